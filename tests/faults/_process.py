@@ -29,8 +29,9 @@ import psutil
 
 TIME_LIMIT = 300.0  # seconds after which a command counts as hanging
 GRACE = 10.0  # seconds in which the children of a finished command must exit
+DEATH_SIGNAL, ADOPT_ORPHANS = 1, 36  # options of prctl
+FORK = multiprocessing.get_context("fork")
 MEMORY = 6 * 2**30  # bytes per process, so that an endless file cannot take down the machine
-SUBREAPER, DEATH_SIGNAL = 36, 1  # prctl: adopt orphaned descendants; receive a signal when the parent dies
 PRELOADED = (
     "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "matplotlib.figure", "scipy.stats", "sklearn.datasets",
     "safetensors.torch", "rich.console", "PIL.Image", "opl.experiments.cli", "opl.experiments.training.run",
@@ -65,6 +66,11 @@ class Ended(NamedTuple):
         """The outcome of a command that may succeed, or refuse with exit code 1 or 2 and a message."""
         refused = self.code in (1, 2) and self.output.strip()
         return self.fault or ("right" if self.code == 0 else "refused" if refused else "silent")
+
+
+def worst(results: Sequence[Ended]) -> Ended:
+    """The first command that failed; the first of all if none did."""
+    return next((ended for ended in results if ended.fault or ended.code), results[0])
 
 
 class Command:
@@ -114,6 +120,34 @@ def preload() -> None:
         import_module(name)
 
 
+class Worker(FORK.Process):
+    """A function in a child that adopts orphans, and ends with this process."""
+
+    def run(self) -> None:
+        """Run the function, and end what it leaves behind."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        prctl(DEATH_SIGNAL, signal.SIGTERM)
+        prctl(ADOPT_ORPHANS, 1)
+        Command.running.clear()
+        try:
+            super().run()
+        finally:
+            Command.running.clear()
+            end_orphans(0.0)
+
+    def end(self) -> int:
+        """Wait until it ends, and return its exit code."""
+        self.join()
+        return self.exitcode
+
+
+def fork(function: Callable[..., object], *arguments: Any) -> Worker:
+    """Start a worker."""
+    worker = Worker(target=function, args=arguments)
+    worker.start()
+    return worker
+
+
 def prctl(option: int, value: int) -> None:
     """Set an attribute of this process."""
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
@@ -126,10 +160,9 @@ def _execute(argv: Argv, cwd: Path, function: Function) -> int:
 
     os.chdir(cwd)
     os.environ["OPL_CACHE"] = str(cwd / "cache")
-    words = shlex.split(argv) if isinstance(argv, str) else list(argv)
-    sys.argv = ["opl", *words]
+    sys.argv = ["opl", *(shlex.split(argv) if isinstance(argv, str) else argv)]
     try:
-        return main(words) if function is None else int(bool(function()))
+        return main(sys.argv[1:]) if function is None else int(bool(function()))
     except OplError as error:
         print(f"opl: {error}", file=sys.stderr)
         return 1
@@ -158,7 +191,7 @@ def start(
         finally:
             atexit._run_exitfuncs()  # which a forked child would not do
 
-    child = multiprocessing.get_context("fork").Process(target=become)
+    child = FORK.Process(target=become)
     child.start()
     return Command(child, output)
 
@@ -168,11 +201,12 @@ def run(argv: Argv, cwd: Path, *, limit: float = TIME_LIMIT, **options: Any) -> 
     return start(argv, cwd, **options).wait(limit)
 
 
-def in_child(function: Callable[[], object], cwd: Path) -> None:
-    """Run a function in a child, so that its threads and memory are gone afterwards."""
-    ended = run("", cwd, function=lambda: function() and None, memory=2 * MEMORY)
-    if ended.code:
-        raise RuntimeError(f"a case cannot be made: {ended.output}")
+def prepare(argv: Argv, cwd: Path, **options: Any) -> Ended:
+    """Run a command, or a function, that a case needs and that must succeed."""
+    ended = run(argv, cwd, **options)
+    if ended.code or ended.fault:
+        raise RuntimeError(f"a case cannot be made: opl {argv}: {ended.output}")
+    return ended
 
 
 class HangError(BaseException):

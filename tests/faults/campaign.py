@@ -15,11 +15,8 @@ fault.
 import argparse
 import faulthandler
 import json
-import multiprocessing
-import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -52,6 +49,7 @@ OUTCOMES = {
 }
 FAULTS = tuple(OUTCOMES)[2:]
 WATCHDOG = 900.0  # seconds after which a worker that cannot be interrupted is ended
+PROGRESS = 20.0  # seconds between reports
 
 
 class Verdict(NamedTuple):
@@ -88,11 +86,11 @@ def main() -> int:
     try:
         _process.preload()
         for name in options.section:
+            file = log / f"{name}.jsonl"
             if not options.resume:
-                (log / f"{name}.jsonl").unlink(missing_ok=True)
-            jobs = 1 if name in ALONE else options.jobs
-            complete &= _in_child(lambda name=name, jobs=jobs: _section(name, scratch / name, log, options, jobs)) == 0
-            rows.append((name, _read(log / f"{name}.jsonl")))
+                file.unlink(missing_ok=True)
+            complete &= _process.fork(_section, name, scratch / name, file, options).end() == 0
+            rows.append((name, _read(file)))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not options.list:
@@ -100,77 +98,40 @@ def main() -> int:
     return 0 if complete and not any(record["outcome"] in FAULTS for _, records in rows for record in records) else 1
 
 
-def _in_child(work: Callable[[], object]) -> int:
-    """Run a function in a forked child that adopts orphans and ends with this process; return its exit code."""
-    return os.waitstatus_to_exitcode(os.waitpid(_fork(work), 0)[1])
-
-
-def _fork(work: Callable[[], object]) -> int:
-    sys.stdout.flush()
-    if pid := os.fork():
-        return pid
-    code = 1
-    try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        _process.prctl(_process.DEATH_SIGNAL, signal.SIGTERM)
-        _process.prctl(_process.SUBREAPER, 1)
-        _process.Command.running.clear()
-        work()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        _process.Command.running.clear()
-        _process.end_orphans(0.0)
-        sys.stdout.flush()
-        os._exit(code)
-
-
-def _section(name: str, scratch: Path, log: Path, options: argparse.Namespace, jobs: int) -> None:
+def _section(name: str, scratch: Path, file: Path, options: argparse.Namespace) -> None:
     """Run the cases of a section that the log lacks."""
-    started, file = time.monotonic(), log / f"{name}.jsonl"
-    print(f"{time.strftime('%H:%M:%S')} {name}: preparing", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    _report(f"{name}: preparing")
     scratch.mkdir(parents=True)
     cases: list[Case] = list(import_module(name).cases(scratch, options.share))
     cases = cases[:: max(1, round(1 / options.share))]
     assert len({case.name for case in cases}) == len(cases), Counter(case.name for case in cases).most_common(3)
+    total = sum(case.count for case in cases)
     if options.list:
-        print(f"{name}: {sum(case.count for case in cases)}")
+        print(f"{name}: {total}")
         return
     known = {record["case"] for record in _read(file)}
     todo = [case for case in cases if case.name not in known]
-    write(file, case="", outcome="right", count=0, seconds=time.monotonic() - started)  # the time of preparing
-    position, current = multiprocessing.Value("i", 0), multiprocessing.Array("i", [-1] * jobs)
+    _write(file, case="", outcome="right", count=0, seconds=time.monotonic() - started)  # the time of preparing
+    jobs = 1 if name in ALONE else options.jobs
+    workers = [_process.fork(_supervise, todo[slot::jobs], scratch, file, total) for slot in range(jobs)]
+    assert [worker.end() for worker in workers] == [0] * jobs
 
-    def begin(slot: int) -> int:
-        return _fork(lambda: _work(slot, todo, position, current, scratch, file))
 
-    workers = {begin(slot): slot for slot in range(jobs)}
+def _supervise(todo: list[Case], scratch: Path, file: Path, total: int) -> None:
+    """Run cases in a worker; a case in which the worker crashes or is ended by its watchdog counts as a hang."""
+    while todo and _process.fork(_work, todo, scratch, file, total).end():
+        known = {record["case"] for record in _read(file)}
+        todo = [case for case in todo if case.name not in known]
+        case, *todo = todo
+        _write(file, case=case.name, outcome="hang", count=case.count, seconds=WATCHDOG, detail="worker ended")
+
+
+def _work(todo: list[Case], scratch: Path, file: Path, total: int) -> None:
+    """Run one case after the other, each in an empty folder."""
     reported = time.monotonic()
-    while workers:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid in workers:
-            slot = workers.pop(pid)
-            if status and current[slot] >= 0:  # the worker was ended by its watchdog, or crashed
-                case = todo[current[slot]]
-                write(file, case=case.name, outcome="hang", count=case.count, seconds=WATCHDOG, detail="worker ended")
-                workers[begin(slot)] = slot
-        time.sleep(0.2)
-        if time.monotonic() - reported > 20.0 or not workers:
-            reported = time.monotonic()
-            _report_progress(name, sum(case.count for case in cases), _read(file))
-
-
-def _work(slot: int, todo: list[Case], position: Any, current: Any, scratch: Path, file: Path) -> None:
-    """Take one case after the other."""
-    while True:
-        with position.get_lock():
-            index, position.value = position.value, position.value + 1
-        current[slot] = index if index < len(todo) else -1
-        if index >= len(todo):
-            return
-        case, sandbox, started = todo[index], scratch / f"case-{index:05}", time.monotonic()
-        sandbox.mkdir()
+    for case in todo:
+        sandbox, started = Path(tempfile.mkdtemp(prefix="case-", dir=scratch)), time.monotonic()
         faulthandler.dump_traceback_later(WATCHDOG, exit=True)
         try:
             outcome, detail, ended = case.run(sandbox)
@@ -179,14 +140,20 @@ def _work(slot: int, todo: list[Case], position: Any, current: Any, scratch: Pat
             outcome, detail, ended = "traceback", f"the suite itself failed: {traceback.format_exc()}", None
         faulthandler.cancel_dump_traceback_later()
         lines = re.split(r"[\r\n]+", ended.output.strip()) if ended else []
-        said = {"code": ended.code, "output": lines[-25 if outcome in FAULTS else -1 :]} if ended else {}
+        output = {"code": ended.code, "output": lines[-25 if outcome in FAULTS else -1 :]} if ended else {}
         seconds = round(time.monotonic() - started, 2)
-        write(file, case=case.name, outcome=outcome, count=case.count, seconds=seconds, detail=detail, **said)
+        _write(file, case=case.name, outcome=outcome, count=case.count, seconds=seconds, detail=detail, **output)
         shutil.rmtree(sandbox, ignore_errors=True)
+        if time.monotonic() - reported > PROGRESS or case is todo[-1]:
+            reported, records = time.monotonic(), _read(file)
+            _report(f"{file.stem}: {count(records, *OUTCOMES):,} of {total:,} cases, {count(records, *FAULTS)} faults")
 
 
-def write(file: Path, **record: Any) -> None:
-    """Append a record to the log."""
+def _report(text: str) -> None:
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def _write(file: Path, **record: Any) -> None:
     with file.open("ab", buffering=0) as stream:  # one write, so that workers do not mix their lines
         stream.write(json.dumps(record).encode() + b"\n")
 
@@ -198,12 +165,6 @@ def _read(file: Path) -> list[dict[str, Any]]:
 def count(records: list[dict[str, Any]], *outcomes: str) -> int:
     """The number of attempts with these outcomes."""
     return sum(record["count"] for record in records if record["outcome"] in outcomes)
-
-
-def _report_progress(name: str, total: int, records: list[dict[str, Any]]) -> None:
-    done, faults = count(records, *OUTCOMES), count(records, *FAULTS)
-    text = f"{time.strftime('%H:%M:%S')} {name}: {done:,} of {total:,} cases, {faults} faults"
-    print(text, file=sys.stderr, flush=True)
 
 
 def table(sections: list[tuple[str, list[dict[str, Any]]]]) -> str:

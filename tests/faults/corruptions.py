@@ -6,19 +6,18 @@ Otherwise it is a fault: a different result without a message is silent, or lost
 """
 
 import json
-import os
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _contents import domains, write
-from _files import DAMAGES, checksum, epochs, read_json, snapshot, without_times
-from _process import Ended, call, run, start
+from _files import DAMAGES, checksum, damage, domains, epochs, read_json, snapshot, without_times, write
+from _process import Ended, call, prepare, start
 from campaign import Case, Verdict
 from data_folders import DOMAINS
 from kills import ATTACK
@@ -105,6 +104,86 @@ REPORT, CHECK = _page("report runs", "runs/report.html"), Reader("check runs", l
 RESUME, EXPORT = _train(DIGITS), Reader("export runs/digits-opl/seed-0 new", _export)
 
 
+def _make_two(folder: Path, argv: str, protocol: str = "", stop: int = 0) -> None:
+    """A run, and another seed of it in `other`; both evaluated, or killed after some epochs."""
+    runs = folder / "runs" / argv.split()[0]
+    for seed in (0, 1):
+        if stop:
+            _kill_after(folder, f"train {argv} --seed {seed} --out runs", runs / f"seed-{seed}", stop)
+        else:
+            prepare(f"train {argv} --seed {seed} --out runs", folder)
+        if protocol:
+            prepare(f"evaluate runs/{argv.split()[0]}/seed-{seed} {protocol}", folder)
+    (runs / "seed-1").rename(folder / "other")
+
+
+def _kill_after(folder: Path, argv: str, run_folder: Path, stop: int) -> None:
+    """Kill a training when it has saved a checkpoint after some epochs."""
+    checkpoint, metrics = run_folder / "checkpoint.pt.sha256", run_folder / "metrics.jsonl"
+
+    def reached() -> bool:
+        saved = checkpoint.exists() and checkpoint.stat().st_mtime_ns >= metrics.stat().st_mtime_ns
+        return saved and len(epochs(run_folder)) >= stop
+
+    _kill(folder, argv, reached)
+    if (run_folder / "done").exists():  # on a fast machine a kill may come too late
+        shutil.rmtree(run_folder)
+        _kill_after(folder, argv, run_folder, stop)
+
+
+def _kill(folder: Path, argv: str, reached: Callable[[], bool]) -> None:
+    process = start(argv, folder)
+    process.wait_until(reached)
+    process.signal(signal.SIGKILL)
+    process.wait()
+
+
+def _make_attacked(folder: Path) -> None:
+    """A run whose attack was killed when its intermediate state was complete."""
+    _make_two(folder, f"{ROBUST} --scale tiny")
+    run_folder = folder / "runs" / ROBUST / "seed-0"
+
+    def reached() -> bool:
+        """Whether the manifest says that the intermediate state exists; an empty checksum stands for no file yet."""
+        sums = json.loads((run_folder / "done").read_text())["files"]
+        return any("" not in accepted for name, accepted in sums.items() if name.endswith(".part.npz"))
+
+    _kill(folder, f"evaluate runs/{ROBUST}/seed-0 {ATTACK}", reached)
+    assert reached()
+
+
+def _make_table(folder: Path) -> None:
+    prepare(TABLE, folder, fresh=True)
+    _make_two(folder, "digits-opl --scale tiny")
+
+
+def _make_records(folder: Path) -> None:
+    for argv in ("digits-ce", "digits-opl", "digits-opl --seed 1"):
+        prepare(f"train {argv} --scale small --out runs", folder)
+    prepare("results add runs --to results", folder)
+    shutil.rmtree(folder / "runs/digits-opl/seed-1")
+    (folder / "other/small/digits-opl").mkdir(parents=True)
+    (folder / "results/small/digits-opl/seed-1.json").rename(folder / "other/small/digits-opl/seed-0.json")
+    write(folder, {"TEXT.md": b"<!-- opl results: demo small -->\n<!-- end -->\n"})
+
+
+def _make_export(folder: Path) -> None:
+    for seed, name in enumerate(("bundle", "other")):
+        prepare(f"train {DIGITS} --seed {seed} --out runs", folder)
+        prepare(f"export runs/digits-opl/seed-{seed} {name}", folder)
+
+
+def _make_cache(folder: Path) -> None:
+    """Two caches of different images, with the same name."""
+    for seed, name in ((1, "other-data"), (0, "data")):
+        write(folder / name, domains(seed, per_class=6))
+        prepare(f"{DOMAINS} --data.root {name} --out elsewhere-{seed}", folder)
+        if seed:
+            (folder / "cache").rename(folder / "other")
+    used, other = (next(path for path in (folder / name).iterdir() if path.is_dir()) for name in ("cache", "other"))
+    other.rename(other.with_name(used.name))
+
+
 class Tree(NamedTuple):
     """A folder of runs, records, an export or a cache; the same files of another run are below `other`."""
 
@@ -112,44 +191,27 @@ class Tree(NamedTuple):
     """Where the files are that are damaged."""
     files: str
     readers: tuple[Reader, ...]
-    steps: str
-    """How it is made, one step per line: `mv FROM TO`, `write`, `images`, or a command of `opl`. `kill N` before a
-    command kills it after N epochs, `kill part` when a part of a measure is written; `fresh` starts a new process."""
-
-
-def _two(argv: str, protocol: str = "") -> str:
-    """A finished run, and another seed of it; both evaluated if a protocol is given."""
-    lines, recipe = [], argv.split()[0]
-    for seed, out in ((0, "runs"), (1, "elsewhere")):
-        lines += [f"train {argv} --seed {seed} --out {out}"]
-        lines += [f"evaluate {out}/{recipe}/seed-{seed} {protocol}"] * bool(protocol)
-    return "\n".join([*lines, f"mv elsewhere/{recipe}/seed-1 other"])
-
-
-def _killed(argv: str, after: int) -> str:
-    """A run that was killed after some epochs, and another seed of it."""
-    lines = [f"kill {after} train {argv} --seed {seed} --out runs" for seed in (0, 1)]
-    return "\n".join([*lines, f"mv runs/{argv.split()[0]}/seed-1 other"])
+    make: Callable[[Path], None]
 
 
 TREES = {
     "finished run": Tree(
         "runs/digits-opl/seed-0", "* measures/*",
         (REPORT, Reader(GEOMETRY, _printed), _records("new"), CHECK, Reader(RESUME.argv, _printed), EXPORT),
-        _two(DIGITS),
+        partial(_make_two, argv=DIGITS),
     ),
     "unfinished run": Tree(
-        "runs/digits-opl/seed-0", "*", (RESUME, REPORT, CHECK), _killed(DIGITS, 3)
+        "runs/digits-opl/seed-0", "*", (RESUME, REPORT, CHECK), partial(_make_two, argv=DIGITS, stop=3)
     ),
-    "run before its test": Tree("runs/digits-opl/seed-0", "*", (RESUME,), _killed(DIGITS, 4)),
+    "run before its test": Tree("runs/digits-opl/seed-0", "*", (RESUME,), partial(_make_two, argv=DIGITS, stop=4)),
     "noisy run": Tree(
         f"runs/{NOISY}/seed-0", "noise.* measures/*",
         (REPORT, Reader(f"evaluate runs/{NOISY}/seed-0 noise", _printed), CHECK),
-        _two(f"{NOISY} --scale tiny", "noise"),
+        partial(_make_two, argv=f"{NOISY} --scale tiny", protocol="noise"),
     ),
     "unfinished noisy run": Tree(
         f"runs/{NOISY}/seed-0", "*", (_train(f"{NOISY} --scale tiny"),),
-        _killed(f"{NOISY} --scale tiny", 1),
+        partial(_make_two, argv=f"{NOISY} --scale tiny", stop=1),
     ),
     "run that another run starts from": Tree(
         f"runs/{FEW_SHOT}/seed-0", "* measures/*",
@@ -157,80 +219,23 @@ TREES = {
             _train(f"{FEW_SHOT}-distilled --scale tiny"),
             Reader(f"evaluate runs/{FEW_SHOT}/seed-0 {EPISODES}", _printed), REPORT,
         ),
-        _two(f"{FEW_SHOT} --scale tiny", EPISODES),
+        partial(_make_two, argv=f"{FEW_SHOT} --scale tiny", protocol=EPISODES),
     ),
     "attacked run": Tree(
         f"runs/{ROBUST}/seed-0", "measures/* model.safetensors recipe.json",
-        (Reader(f"evaluate runs/{ROBUST}/seed-0 {ATTACK}", _printed), CHECK),
-        f"{_two(f'{ROBUST} --scale tiny')}\nkill part evaluate runs/{ROBUST}/seed-0 {ATTACK}",
+        (Reader(f"evaluate runs/{ROBUST}/seed-0 {ATTACK}", _printed), CHECK), _make_attacked,
     ),
     "table": Tree(
         "runs/tiny/demo/digits-opl/seed-0", "*",
-        (Reader(f"{TABLE} --json", _printed, page="runs/tiny/demo/report.html"),),
-        f"fresh {TABLE}\n{_two('digits-opl --scale tiny')}",
+        (Reader(f"{TABLE} --json", _printed, page="runs/tiny/demo/report.html"),), _make_table,
     ),
     "records": Tree(
         "results", "small/digits-opl/*",
-        (_page("results write --records results --file TEXT.md", "TEXT.md"), _records("results")),
-        "train digits-ce --scale small --out runs\ntrain digits-opl --scale small --out runs\n"
-        "train digits-opl --seed 1 --scale small --out runs\nresults add runs --to results\n"
-        "mv runs/digits-opl/seed-1 seed-1\nmv results/small/digits-opl/seed-1.json other/small/digits-opl/seed-0.json\n"
-        "write",
+        (_page("results write --records results --file TEXT.md", "TEXT.md"), _records("results")), _make_records,
     ),
-    "export": Tree(
-        "bundle", "*", (Reader("", _printed, function=_load), EXPORT),
-        f"train {DIGITS} --out runs\ntrain {DIGITS} --seed 1 --out runs\nexport runs/digits-opl/seed-0 bundle\n"
-        "export runs/digits-opl/seed-1 other",
-    ),
-    "cache": Tree(
-        "cache", "*/*", (_train(f"{DOMAINS.removeprefix('train ')} --data.root data"),),
-        f"images other-data 1\n{DOMAINS} --data.root other-data --out elsewhere-1\nmv cache other\n"
-        f"images data 0\n{DOMAINS} --data.root data --out elsewhere-0\nmv other/* other/{{cache}}",
-    ),
+    "export": Tree("bundle", "*", (Reader("", _printed, function=_load), EXPORT), _make_export),
+    "cache": Tree("cache", "*/*", (_train(f"{DOMAINS.removeprefix('train ')} --data.root data"),), _make_cache),
 }  # fmt: skip
-
-
-def _make(folder: Path, steps: str) -> None:
-    for step in steps.splitlines():
-        verb, _, rest = step.partition(" ")
-        if verb == "mv":
-            source, target = rest.replace("{cache}", next((folder / "cache").glob("*/*"), folder).parent.name).split()
-            (folder / target).parent.mkdir(parents=True, exist_ok=True)
-            next(path for path in folder.glob(source) if path.is_dir() or "*" not in source).rename(folder / target)
-        elif verb == "write":
-            (folder / "TEXT.md").write_text("<!-- opl results: demo small -->\n<!-- end -->\n")
-        elif verb == "images":
-            name, seed = rest.split()
-            write(folder / name, domains(int(seed), per_class=6))
-        elif verb == "kill":
-            when, _, argv = rest.partition(" ")
-            _kill(folder, argv, when)
-        elif (ended := run(rest if verb == "fresh" else step, folder, fresh=verb == "fresh")).code or ended.hung:
-            raise RuntimeError(f"opl {step}: {ended.output}")
-
-
-def _kill(folder: Path, argv: str, when: str) -> None:
-    """Kill a command when it has written its part of a measure, or a checkpoint after some epochs."""
-    words = argv.split()
-    there = folder / "runs" / words[1] / f"seed-{words[words.index('--seed') + 1]}" if "--seed" in words else folder
-
-    def reached() -> bool:
-        if when == "part":
-            return any(folder.rglob("measures/*.part.npz"))
-        try:
-            newer = (there / "checkpoint.pt.sha256").stat().st_mtime_ns >= (there / "metrics.jsonl").stat().st_mtime_ns
-        except OSError:
-            return False
-        return newer and len(epochs(there)) >= int(when)
-
-    while True:
-        process = start(argv, folder)
-        process.wait_until(reached)
-        process.signal(signal.SIGKILL)
-        process.wait()
-        if when == "part" or not (there / "done").exists():
-            return
-        shutil.rmtree(there)  # on a fast machine a kill may come too late
 
 
 def cases(scratch: Path, share: float) -> Iterator[Case]:
@@ -238,53 +243,39 @@ def cases(scratch: Path, share: float) -> Iterator[Case]:
     for name, tree in list(TREES.items())[: 2 if share < 0.1 else None]:
         pristine = scratch / name
         pristine.mkdir()
-        _make(pristine, tree.steps)
+        tree.make(pristine)
         files = [file for pattern in tree.files.split() for file in sorted(pristine.glob(f"{tree.home}/{pattern}"))]
         names = dict.fromkeys(str(file.relative_to(pristine)) for file in files if file.is_file())
-        kinds, expect = cycle(DAMAGES), cache(_expect)
+        kinds = cycle(DAMAGES)
         for file in (file for file in names if not file.endswith(OUTPUTS)):
+            path, other = pristine / file, pristine / file.replace(tree.home, "other", 1)
             for reader in tree.readers:
                 for kind in islice(kinds, KINDS_PER_FILE):
-                    if _applies(kind, scratch / "trial", pristine / file, _other(pristine, tree, file)):
-                        attempt = lambda sandbox, p=pristine, t=tree, f=file, r=reader, k=kind, e=expect: (  # noqa: E731
-                            _attempt(sandbox, p, t, f, r, k, *e(r, p, sandbox.with_name(f"undo-{os.getpid()}")))
-                        )
+                    if DAMAGES[kind](path.read_bytes(), path, other) != path.read_bytes():
+                        attempt = partial(_attempt, pristine, tree.home, file, reader, kind)
                         yield Case(f"{name}: {file}, {kind}: opl {reader.argv}", attempt)
 
 
-def _other(folder: Path, tree: Tree, file: str) -> Path:
-    return folder / file.replace(tree.home, "other", 1)
-
-
-def _applies(kind: str, trial: Path, file: Path, other: Path) -> bool:
-    """Whether this kind of damage changes the file."""
-    shutil.rmtree(trial, ignore_errors=True)
-    trial.mkdir()
-    copy = trial / file.name
-    shutil.copyfile(file, copy)
-    DAMAGES[kind](copy, other)
-    return not copy.is_file() or copy.is_symlink() or copy.read_bytes() != file.read_bytes()
-
-
-def _expect(reader: Reader, pristine: Path, folder: Path) -> tuple[Any, str]:
+@cache
+def _expect(reader: Reader, pristine: Path) -> tuple[Any, str]:
     """What the reader makes of the undamaged folder, and what it says."""
-    ended, text = reader.read(Path(shutil.copytree(pristine, folder, symlinks=True)))
-    observed = reader.observe(folder, ended)
-    shutil.rmtree(folder)
-    if ended.code or ended.fault:
-        raise RuntimeError(f"opl {reader.argv} fails on the undamaged folder: {ended.output}")
-    return observed, text
+    with tempfile.TemporaryDirectory(dir=pristine.parent) as scratch:
+        folder = Path(shutil.copytree(pristine, Path(scratch) / "copy", symlinks=True))
+        ended, text = reader.read(folder)
+        if ended.code or ended.fault:
+            raise RuntimeError(f"opl {reader.argv} fails on the undamaged folder: {ended.output}")
+        return reader.observe(folder, ended), text
 
 
-def _attempt(
-    folder: Path, pristine: Path, tree: Tree, file: str, reader: Reader, kind: str, expected: Any, usual: str
-) -> Verdict:
+def _attempt(pristine: Path, home: str, file: str, reader: Reader, kind: str, folder: Path) -> Verdict:
+    """Damage a file of the folder, read it, and judge."""
+    expected, usual = _expect(reader, pristine)
     shutil.copytree(pristine, folder, symlinks=True, dirs_exist_ok=True)
-    DAMAGES[kind](folder / file, _other(folder, tree, file))
+    damage(kind, folder / file, folder / file.replace(home, "other", 1))
     ended, text = reader.read(folder)
     if ended.fault:
         return Verdict(ended.fault, ended=ended)
-    if (reader.page or reader.strict) and _lacks_only_the_end(folder / file, pristine / file):
+    if (reader.page or reader.strict) and _lacks_only_epochs(folder / file, pristine / file):
         return Verdict("right", ended=ended)
     name = Path(file).name.removesuffix(".sha256")  # a message may name the file that a checksum belongs to
     named = text.count(name) > usual.count(name)
@@ -302,18 +293,11 @@ def _attempt(
     return Verdict("lost" if lost else "silent", ended=ended)
 
 
-def _lacks_only_the_end(file: Path, whole: Path) -> bool:
-    """Whether what is unfinished lacks only its end, as if it had been killed earlier.
+def _lacks_only_epochs(file: Path, whole: Path) -> bool:
+    """Whether the metrics of an unfinished run lack only their end, even all lines: it looks like an earlier stop.
 
-    A run that was stopped in its first epoch has a checkpoint and no metrics; training restores them from a checkpoint.
-    An attack that was stopped in its first batch has no part, and starts again.
+    A checkpoint inside the first epoch comes before any line, but after the file, so a deleted file is damage.
     """
-    if file.name.endswith(".part.npz"):
-        return not os.path.lexists(file)
-    if file.name != "metrics.jsonl" or (file.parent / "done").exists():
-        return False
-    if not os.path.lexists(file):
-        return True
-    if not file.is_file():
+    if file.name != "metrics.jsonl" or not file.is_file() or (file.parent / "done").exists():
         return False
     return whole.read_bytes().startswith(file.read_bytes().rpartition(b"\n")[0])

@@ -12,32 +12,21 @@ import json
 import math
 import os
 import pickle
+import struct
+import tempfile
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from _contents import (
-    FOLDER,
-    PIPE,
-    SHARD,
-    Files,
-    Link,
-    domains,
-    encode,
-    for_parts,
-    idx,
-    npy,
-    parquet,
-    random_image,
-    write,
-)  # fmt: skip
-from _files import DAMAGES, VISIBLE, epochs, flip, read_json
+from _files import DAMAGES, FOLDER, PIPE, SHARD, Files, Link, domains, epochs, for_parts, parquet, random_image, write
 from _process import Ended, call
 from campaign import Case, Verdict
+
+from _image_files import encoded
 
 LIMIT = 60.0  # seconds; the plain folder takes a few
 DOMAINS = (
@@ -58,12 +47,19 @@ READERS = {
 }
 LABELS = [label for _ in "ab" for label in range(3) for _ in range(4)]
 COLUMNS = {
-    "image": [{"bytes": encode(random_image(number)), "path": None} for number in range(24)],
+    "image": [{"bytes": encoded(random_image(number)), "path": None} for number in range(24)],
     "label": LABELS,
     "domain": ["a"] * 12 + ["b"] * 12,
 }
 IMAGES = domains()
 ONE = "a/class-1/3.png"
+
+
+VISIBLE = (
+    "cut in half", "emptied", "zeroed", "deleted", "replaced by text", "replaced by a folder", "replaced by a pipe",
+    "replaced by a link to itself", "replaced by a link to an endless file",
+)  # fmt: skip
+"""Damage that every reader can see."""
 
 
 class Folder(NamedTuple):
@@ -73,28 +69,25 @@ class Folder(NamedTuple):
     name: str
     files: Files
     expect: str = "refused"
-    images: int | None = 24
+    images: int = 24
     """How many images are used."""
-    damage: tuple[str, str] | None = None
-    """A file and a kind of damage."""
 
 
 def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Make every folder and train on it."""
-    plain = cache(lambda reader: _plain(reader, scratch / f"plain-{reader}-{os.getpid()}"))
     folders = [*_tables(), *_encodings(), *_folders(), *_array_files(), *_few_shot(), *_matrices(), *_weights()]
     for number, folder in enumerate(folders):
-        name = f"{number}: {folder.reader}: {folder.name}"
-        yield Case(name, lambda sandbox, folder=folder: _judge(folder, sandbox, plain))
+        yield Case(f"{number}: {folder.reader}: {folder.name}", partial(_judge, folder))
     for reader in ("domains", "table"):
-        yield Case(f"the plain {reader}", lambda _, reader=reader: Verdict("right" if plain(reader) else "lost"))
+        yield Case(f"the plain {reader}", lambda _, reader=reader: Verdict("right" if _plain(reader) else "lost"))
 
 
-def _plain(reader: str, sandbox: Path) -> list[Any]:
+@cache
+def _plain(reader: str) -> list[Any]:
     """The epochs of a training on the plain folder."""
-    sandbox.mkdir()
-    _read(Folder(reader, "", {SHARD: parquet(COLUMNS)} if reader == "table" else IMAGES), sandbox)
-    return epochs(sandbox / "out" / "domains-erm" / "seed-0")
+    with tempfile.TemporaryDirectory() as sandbox:
+        _read(Folder(reader, "", {SHARD: parquet(COLUMNS)} if reader == "table" else IMAGES), Path(sandbox))
+        return epochs(Path(sandbox) / "out" / "domains-erm" / "seed-0")
 
 
 def _read(folder: Folder, sandbox: Path) -> Ended:
@@ -102,8 +95,6 @@ def _read(folder: Folder, sandbox: Path) -> Ended:
     data = sandbox / "data"
     data.mkdir()
     write(data, folder.files)
-    if folder.damage:
-        DAMAGES[folder.damage[1]](data / folder.damage[0], data)
     file = next(data.iterdir(), Path("missing.safetensors"))
     function = (lambda: _read_noise(file)) if folder.reader == "noise" else None
     return call(READERS[folder.reader].replace("{}", file.name), sandbox, limit=LIMIT, function=function)
@@ -115,15 +106,15 @@ def _read_noise(file: Path) -> None:
     print(NoiseMatrix(path=str(file)).matrix(("a", "b", "c")).tolist())
 
 
-def _judge(folder: Folder, sandbox: Path, plain: Callable[[str], list[Any]]) -> Verdict:
+def _judge(folder: Folder, sandbox: Path) -> Verdict:
     ended = _read(folder, sandbox)
     if ended.code or ended.fault:
         mute = ended.outcome == "refused" and "opl:" not in ended.output
         return Verdict("silent" if mute else ended.outcome, ended=ended)
-    splits = next((read_json(file) for file in sandbox.glob("out/*/*/splits.json")), None)
+    splits = next((json.loads(file.read_text()) for file in sandbox.glob("out/*/*/splits.json")), None)
     right = folder.expect != "refused"
     if folder.expect == "same":
-        right = epochs(sandbox / "out" / "domains-erm" / "seed-0") == plain(folder.reader)
+        right = epochs(sandbox / "out" / "domains-erm" / "seed-0") == _plain(folder.reader)
     elif folder.expect == "right" and splits is not None:
         right = splits["train"] + len(splits["val"]) + splits["test"] == folder.images
     return Verdict("refused" if "opl: warning:" in ended.output else "right" if right else "silent", ended=ended)
@@ -134,28 +125,27 @@ def _one(values: list[Any], value: Any) -> list[Any]:
     return [*values[:5], value, *values[6:]]
 
 
-def _table(name: str, columns: dict[str, Any], expect: str = "refused", names: list[str] | None = None) -> Folder:
-    features = {"label": {"names": names, "_type": "ClassLabel"}, "image": {"_type": "Image"}}
-    return Folder("table", name, {SHARD: parquet(columns, None if names is None else features)}, expect)
-
-
 def _damaged(reader: str, files: Files, file: str, *, flips: bool = False) -> Iterator[Folder]:
     """A folder in which one file is damaged; nobody can see a flipped bit, such as a changed pixel."""
     for kind in (*VISIBLE, *(kind for kind in DAMAGES if flips and kind.startswith("a bit flipped"))):
-        expect = "refused" if kind in VISIBLE else "any"
-        yield Folder(reader, f"{file}, {kind}", files, expect, damage=(file, kind))
+        make = lambda data, kind=kind: _damage(kind, file, files[file], data)  # noqa: E731
+        yield Folder(reader, f"{file}, {kind}", files | {file: make}, "refused" if kind in VISIBLE else "any")
 
 
-def _tables() -> Iterator[Folder]:
-    names, floats = ["x", "y", "z"], [float(label) for label in LABELS]
-    texts = [names[label] for label in LABELS]
-    labels: dict[str, Any] = {
+def _damage(kind: str, file: str, content: Any, folder: Path) -> Any:
+    return DAMAGES[kind](content(folder) if callable(content) else content, folder / file, folder)
+
+
+NAMES, FLOATS, ENCODED, PLACES = ["x", "y", "z"], [float(n) for n in LABELS], COLUMNS["image"], COLUMNS["domain"]
+TEXTS = [NAMES[label] for label in LABELS]
+LABEL_COLUMNS: dict[str, dict[str, Any]] = {  # by what is expected
+    "refused": {
         "one label null": _one(LABELS, None),
         "all labels null": pa.array([None] * 24, pa.int64()),
         "labels without a type": pa.nulls(24),
-        "one label NaN": _one(floats, math.nan),
-        "one label infinite": _one(floats, math.inf),
-        "one label 1.5": _one(floats, 1.5),
+        "one label NaN": _one(FLOATS, math.nan),
+        "one label infinite": _one(FLOATS, math.inf),
+        "one label 1.5": _one(FLOATS, 1.5),
         "fractional labels": pa.array([label + 0.25 for label in LABELS], pa.float32()),
         "one label -1": _one(LABELS, -1),
         "one label 3 of 3 classes": _one(LABELS, 3),
@@ -170,60 +160,73 @@ def _tables() -> Iterator[Folder]:
         "labels times": [datetime.datetime(2020, 1, 1)] * 24,
         "labels durations": [datetime.timedelta(days=label) for label in LABELS],
         "labels bytes": [bytes([label]) for label in LABELS],
-        "labels text and a null": _one(texts, None),
-        "labels text and an empty string": _one(texts, ""),
+        "labels text and a null": _one(TEXTS, None),
+        "labels text and an empty string": _one(TEXTS, ""),
         "one class": [0] * 24,
-    }
-    usable: dict[str, tuple[Any, str]] = {
-        "labels whole floats": (floats, "same"),
-        "labels int8": (pa.array(LABELS, pa.int8()), "same"),
-        "labels uint64": (pa.array(LABELS, pa.uint64()), "same"),
-        "labels digits as text": ([str(label) for label in LABELS], "same"),
-        "labels booleans": ([bool(label % 2) for label in LABELS], "right"),
-        "labels decimals": ([Decimal(label) for label in LABELS], "right"),
-        "labels text": (texts, "right"),
-        "labels of a dictionary": (pa.array(texts).dictionary_encode(), "right"),
-        "two of three classes": ([label % 2 for label in LABELS], "right"),
-    }
-    schemas: dict[str, tuple[Any, list[str], str]] = {
-        "labels outside the schema": (_one(LABELS, 3), names, "refused"),
-        "fewer names than labels": (LABELS, names[:2], "refused"),
-        "more names than labels": (LABELS, [*names, "w"], "refused"),
-        "a text that the schema lacks": (_one(texts, "w"), names, "refused"),
-        "no names in the schema": (LABELS, [], "same"),
-        "a name twice": (LABELS, ["x", "x", "z"], "right"),
-    }
-    images, places = COLUMNS["image"], COLUMNS["domain"]
-    columns: dict[str, tuple[dict[str, Any], str]] = {
-        "two label columns": ({"fine_label": [2 - label for label in LABELS]}, "right"),
-        "an unknown column": ({"note": ["x"] * 24}, "same"),
-        "images as plain bytes": ({"image": [image["bytes"] for image in images]}, "same"),
-        "images as text": ({"image": ["image"] * 24}, "refused"),
-        "images as numbers": ({"image": list(range(24))}, "refused"),
-        "images as arrays": ({"image": [[[0, 1], [2, 3]]] * 24}, "refused"),
-        "one image null": ({"image": _one(images, None)}, "refused"),
-        "one image without bytes": ({"image": _one(images, {"bytes": None, "path": None})}, "refused"),
-        "one image missing": ({"image": _one(images, {"bytes": None, "path": "nowhere.png"})}, "refused"),
-        "one image elsewhere": ({"image": _one(images, {"bytes": None, "path": "/etc/hostname"})}, "refused"),
-        "one domain null": ({"domain": _one(places, None)}, "refused"),
-        "one domain without a name": ({"domain": _one(places, "")}, "right"),
-        "domains as numbers": ({"domain": [ord(place) for place in places]}, "refused"),
-        "domains as lists": ({"domain": [[place] for place in places]}, "refused"),
-        "one domain alone": ({"domain": ["b"] * 24}, "refused"),
-        "a domain with a slash": ({"domain": [place.replace("a", "../a") for place in places]}, "right"),
-    }
-    changed: dict[str, dict[str, Any]] = {
-        **{f"no {key} column": {name: COLUMNS[name] for name in COLUMNS if name != key} for key in COLUMNS},
-        "columns in capitals": {name.title(): values for name, values in COLUMNS.items()},
-        "no rows": {name: pa.array(values)[:0] for name, values in COLUMNS.items()},
-        "one row": {name: pa.array(values)[:1] for name, values in COLUMNS.items()},
-        "no columns": {},
-    }
-    yield from (_table(name, COLUMNS | {"label": values}) for name, values in labels.items())
-    yield from (_table(name, COLUMNS | {"label": values}, expect) for name, (values, expect) in usable.items())
-    yield from (_table(name, COLUMNS | {"label": v}, expect, schema) for name, (v, schema, expect) in schemas.items())
-    yield from (_table(name, COLUMNS | new, expect) for name, (new, expect) in columns.items())
-    yield from (_table(name, values) for name, values in changed.items())
+    },
+    "same": {
+        "labels whole floats": FLOATS,
+        "labels int8": pa.array(LABELS, pa.int8()),
+        "labels uint64": pa.array(LABELS, pa.uint64()),
+        "labels digits as text": [str(label) for label in LABELS],
+    },
+    "right": {
+        "labels booleans": [bool(label % 2) for label in LABELS],
+        "labels decimals": [Decimal(label) for label in LABELS],
+        "labels text": TEXTS,
+        "labels of a dictionary": pa.array(TEXTS).dictionary_encode(),
+        "two of three classes": [label % 2 for label in LABELS],
+    },
+}
+OTHER_COLUMNS: dict[str, dict[str, dict[str, Any]]] = {
+    "refused": {
+        "images as text": {"image": ["image"] * 24},
+        "images as numbers": {"image": list(range(24))},
+        "images as arrays": {"image": [[[0, 1], [2, 3]]] * 24},
+        "one image null": {"image": _one(ENCODED, None)},
+        "one image without bytes": {"image": _one(ENCODED, {"bytes": None, "path": None})},
+        "one image missing": {"image": _one(ENCODED, {"bytes": None, "path": "nowhere.png"})},
+        "one image elsewhere": {"image": _one(ENCODED, {"bytes": None, "path": "/etc/hostname"})},
+        "one domain null": {"domain": _one(PLACES, None)},
+        "domains as numbers": {"domain": [ord(place) for place in PLACES]},
+        "domains as lists": {"domain": [[place] for place in PLACES]},
+        "one domain alone": {"domain": ["b"] * 24},
+    },
+    "same": {
+        "an unknown column": {"note": ["x"] * 24},
+        "images as plain bytes": {"image": [image["bytes"] for image in ENCODED]},
+    },
+    "right": {
+        "two label columns": {"fine_label": [2 - label for label in LABELS]},
+        "one domain without a name": {"domain": _one(PLACES, "")},
+        "a domain with a slash": {"domain": [place.replace("a", "../a") for place in PLACES]},
+    },
+}
+SCHEMAS: tuple[tuple[str, list[Any], list[str], str], ...] = (  # labels, names of classes, and what is expected
+    ("labels outside the schema", _one(LABELS, 3), NAMES, "refused"),
+    ("fewer names than labels", LABELS, NAMES[:2], "refused"),
+    ("more names than labels", LABELS, [*NAMES, "w"], "refused"),
+    ("a text that the schema lacks", _one(TEXTS, "w"), NAMES, "refused"),
+    ("no names in the schema", LABELS, [], "same"),
+    ("a name twice", LABELS, ["x", "x", "z"], "right"),
+)
+TABLES: dict[str, dict[str, Any]] = {  # none can be used
+    **{f"no {key} column": {name: COLUMNS[name] for name in COLUMNS if name != key} for key in COLUMNS},
+    "columns in capitals": {name.title(): values for name, values in COLUMNS.items()},
+    "no rows": {name: pa.array(values)[:0] for name, values in COLUMNS.items()},
+    "one row": {name: pa.array(values)[:1] for name, values in COLUMNS.items()},
+    "no columns": {},
+}
+
+
+def _tables() -> Iterator[Folder]:
+    changes = {expect: {name: {"label": v} for name, v in columns.items()} for expect, columns in LABEL_COLUMNS.items()}
+    for expect, name, change in ((e, *item) for t in (changes, OTHER_COLUMNS) for e in t for item in t[e].items()):
+        yield Folder("table", name, {SHARD: parquet(COLUMNS | change)}, expect)
+    for name, labels, names, expect in SCHEMAS:
+        features = {"label": {"names": names, "_type": "ClassLabel"}, "image": {"_type": "Image"}}
+        yield Folder("table", name, {SHARD: parquet(COLUMNS | {"label": labels}, features)}, expect)
+    yield from (Folder("table", name, {SHARD: parquet(columns)}) for name, columns in TABLES.items())
     yield from _damaged("table", {SHARD: parquet(COLUMNS)}, SHARD, flips=True)
     yield Folder("table", "the second shard missing", {"train-00000-of-00002.parquet": parquet(COLUMNS)})
     yield Folder("table", "an empty folder", {})
@@ -234,18 +237,19 @@ def _encodings() -> Iterator[Folder]:
     """Encoded images in a Parquet file, of which the sixth is odd or damaged."""
     contents: dict[str, tuple[bytes, str]] = {}
     for kind in ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"):
-        whole = encode(random_image(5), kind)
+        whole = encoded(random_image(5), kind)
         contents[f"a {kind}"] = whole, "right"
         contents[f"a {kind} cut at 10 %"] = whole[: len(whole) // 10], "refused"
         contents[f"a {kind} cut at 60 %"] = whole[: 6 * len(whole) // 10], "any"
-        contents[f"a {kind} with a flipped bit"] = flip(whole, 0.5, 4), "any"
+        contents[f"a {kind} with a flipped bit"] = DAMAGES["a bit flipped in the middle"](whole, Path(), Path()), "any"
     modes = ("L", "1", "P", "RGBA", "LA")
-    contents |= {f"an image of mode {mode}": (encode(random_image(5).convert(mode)), "right") for mode in modes}
-    contents |= {f"an image of {size} pixels": (encode(random_image(0, size)), "right") for size in (1, 40)}
+    contents |= {f"an image of mode {mode}": (encoded(random_image(5).convert(mode)), "right") for mode in modes}
+    contents |= {f"an image of {size} pixels": (encoded(random_image(0, size)), "right") for size in (1, 40)}
     others = (b"", bytes(900), b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"<svg/>", b"P6 16 16 255\n" + bytes(768))
     contents |= {f"{data[:8]!r} as an image": (data, "refused") for data in others}
     for name, (data, expect) in contents.items():
-        yield _table(name, COLUMNS | {"image": _one(COLUMNS["image"], {"bytes": data, "path": None})}, expect)
+        columns = COLUMNS | {"image": _one(ENCODED, {"bytes": data, "path": None})}
+        yield Folder("table", name, {SHARD: parquet(columns)}, expect)
 
 
 CLASS_NAMES: tuple[str | bytes, ...] = (
@@ -274,8 +278,8 @@ def _folders() -> Iterator[Folder]:
     yield from (folder for folder in _damaged("domains", IMAGES, ONE) if "deleted" not in folder.name)
     for kind in ("GIF", "JPEG", "PPM", "EPS", "PDF"):
         expect = "right" if kind in ("GIF", "JPEG") else "refused"
-        yield Folder("domains", f"a {kind} named png", IMAGES | {ONE: encode(random_image(1), kind)}, expect)
-    logo = encode(random_image(1))
+        yield Folder("domains", f"a {kind} named png", IMAGES | {ONE: encoded(random_image(1), kind)}, expect)
+    logo = encoded(random_image(1))
     layouts: dict[str, tuple[Files, int, str]] = {
         "a text file beside images": (IMAGES | {"a/class-0/labels.csv": b"x"}, 24, "same"),
         "a text file beside domains": (IMAGES | {"LICENSE.txt": b"free"}, 24, "same"),
@@ -292,9 +296,20 @@ def _folders() -> Iterator[Folder]:
         "a class that is a link to its parent": (IMAGES | {"a/class-9": Link("..")}, 24, "any"),
     }
     yield from (Folder("domains", name, files, expect, n) for name, (files, n, expect) in layouts.items())
-    for lines in (b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n"):
+    for lines in (PIPE, b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n"):
         files = IMAGES | {f"a_{kind}_kfold.txt": lines for kind in ("train", "crossval")}
-        yield Folder("lists", f"a list with {lines[:20]!r}", files)
+        yield Folder("lists", "pipes" if lines is PIPE else f"a list with {lines[:20]!r}", files)
+
+
+def _idx(values: np.ndarray) -> bytes:
+    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
+
+
+def _npy(array: np.ndarray, **more: np.ndarray) -> bytes:
+    """An array in NumPy's format, or an archive of named arrays."""
+    stream = io.BytesIO()
+    np.savez(stream, **more) if more else np.save(stream, array)
+    return stream.getvalue()
 
 
 def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = None) -> Files:
@@ -302,8 +317,8 @@ def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = 
     for part, count, size in (("train", rows, 28), ("t10k", 20, test_size)):
         images = np.random.default_rng(0).integers(0, 256, (count, size, size), dtype=np.uint8)
         usual = labels is None or part != "train"
-        files[f"{part}-images-idx3-ubyte"] = idx(images)
-        files[f"{part}-labels-idx1-ubyte"] = idx((np.arange(count) % 10 if usual else labels).astype(np.uint8))
+        files[f"{part}-images-idx3-ubyte"] = _idx(images)
+        files[f"{part}-labels-idx1-ubyte"] = _idx((np.arange(count) % 10 if usual else labels).astype(np.uint8))
     return files
 
 
@@ -344,30 +359,32 @@ def _few_shot() -> Iterator[Folder]:
     files += [whole[:index] + bytes([whole[index] ^ 8]) + whole[index + 1 :] for index in (0, 1, 20, 60, 120)]
     for number, data in enumerate(files):
         yield Folder("cifar-fs-rfs", f"pickle {number}", for_parts(**{"CIFAR_FS_{}.pickle": data}))
-    archive = npy(images, images=np.zeros((4, 84, 84, 3), np.uint8))
+    yield Folder("cifar-fs-rfs", "pipes", for_parts(**{"CIFAR_FS_{}.pickle": PIPE}))
+    archive = _npy(images, images=np.zeros((4, 84, 84, 3), np.uint8))
     answers = pickle.dumps({"label_specific": [0, 0, 1, 1], "label_specific_str": ["a", "b"]})
     pairs = [(archive, answers), (archive[:99], answers), (b"", answers), (b"images", answers), (archive, b"")]
-    for number, (first, second) in enumerate([*pairs, (archive, pickle.dumps([0, 1])), (archive, pickle.dumps({}))]):
+    pairs += [(archive, pickle.dumps([0, 1])), (archive, pickle.dumps({})), (PIPE, answers), (archive, PIPE)]
+    for number, (first, second) in enumerate(pairs):
         parts = for_parts(**{"{}_images.npz": first, "{}_labels.pkl": second})
         yield Folder("tiered-imagenet-rfs", f"archive {number}", parts)
     rows = (
-        b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n",
+        PIPE, b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n",
         b"filename,label\n../../0.jpg,n01532829\n", b"filename,label\n1.jpg,n01532829\n",
         b'filename,label\n"0.jpg,n\n',
     )  # fmt: skip
     for text in rows:
         parts = for_parts(**{"{}.csv": text}) | {"images/0.jpg": b""}
-        yield Folder("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", parts)
+        yield Folder("mini-imagenet-rfs", "pipes" if text is PIPE else f"a CSV file with {text[:30]!r}", parts)
 
 
 def _matrices() -> Iterator[Folder]:
     good = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
-    yield Folder("noise", "a matrix in float64", {"m.npy": npy(good)}, "right")
-    yield Folder("noise", "a matrix in float32", {"m.npy": npy(good.astype(np.float32))}, "right")
+    yield Folder("noise", "a matrix in float64", {"m.npy": _npy(good)}, "right")
+    yield Folder("noise", "a matrix in float32", {"m.npy": _npy(good.astype(np.float32))}, "right")
     yield Folder("noise", "a matrix in JSON", {"m.json": json.dumps(good.tolist()).encode()}, "right")
     wrong = (good[:2], good[0], good[None], good * 3 - 2 / 3, good * np.nan, good * 2, good * 0, good * 1j, good[:0])
     for array in (*wrong, np.array([["a"] * 3] * 3)):
-        yield Folder("noise", f"a matrix {array.tolist()}"[:60], {"m.npy": npy(array)})
+        yield Folder("noise", f"a matrix {array.tolist()}"[:60], {"m.npy": _npy(array)})
     texts = {
         "m.json": ("", "{}", "[]", "[[1,2],[3]]", '[["a"]]', "null", "[" * 5000, "NaN", "[[1e999]]"),
         "m.txt": ("", "a b c", "1 2 3", "1;2;3", "\x00", "nan nan nan\n" * 3),

@@ -15,14 +15,20 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from _contents import PIPE, SHARD, TEST_SHARD, Files, Link, for_parts, gray, parquet, write
-from _process import in_child, run
+from _files import PIPE, SHARD, TEST_SHARD, Files, Link, for_parts, parquet, write
+from _process import MEMORY, prepare, run
 from campaign import Case, Verdict
+from PIL import Image
+
+from _finished_runs import write_finished
+from _image_files import encoded
+from _vouched import metric_lines, vouch
 
 SECRET = 171  # the value of all pixels of an image that nobody may read
 SCRIPT = "<script>alert(1)</script>"
@@ -62,21 +68,26 @@ class Touch:
 
 def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Make every hostile folder, and run the command that meets it."""
-    for hostile in (*_tables(), *_pickles(), *_archives(), *_saved_weights(), *_run_folders()):
-        yield Case(f"{hostile.name}: opl {hostile.argv}", lambda root, hostile=hostile: _attack(root, hostile))
+    for hostile in (*_tables(), *_pickles(), *_archives(), *_run_folders()):
+        yield Case(f"{hostile.name}: opl {hostile.argv}", partial(_attack, hostile))
 
 
-def _attack(root: Path, hostile: Hostile) -> Verdict:
-    folder, files = root / "hostile", hostile.files
+def _attack(hostile: Hostile, root: Path) -> Verdict:
+    folder, make = root / "hostile", hostile.files if callable(hostile.files) else partial(write, files=hostile.files)
     folder.mkdir()
-    (root / "secret.png").write_bytes(gray(SECRET))
-    in_child(lambda: files(folder) if callable(files) else write(folder, files), root)
+    (root / "secret.png").write_bytes(_gray(SECRET))
+    prepare("", root, function=lambda: make(folder), memory=2 * MEMORY)  # in a child, whose memory is freed
     ended = run(hostile.argv, folder if hostile.inside else root, fresh=hostile.inside)
     cached = any(bytes([SECRET]) * 700 in file.read_bytes() for file in root.rglob("cache/**/*.npy"))
     pages = [file.read_text(errors="replace") for file in root.rglob("*.html")]
     scripted = any(SCRIPT in page or "<img src=x onerror" in page for page in pages)
     outside = (root / "canary").exists() or any(root.rglob("escaped*")) or any(root.parent.glob("escaped*"))
     return Verdict("execution" if cached or scripted or outside else ended.outcome, ended=ended)
+
+
+def _gray(value: int = 0, size: int = 28) -> bytes:
+    """An image with one value everywhere."""
+    return encoded(Image.fromarray(np.full((size, size), value, np.uint8)))
 
 
 def _postscript(folder: Path) -> bytes:
@@ -96,15 +107,7 @@ def _png(width: int, height: int, rows: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", content) + _chunk(b"IEND", b"")
 
 
-def _text_bomb() -> bytes:
-    return gray()[:33] + _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(1 << 28), 9)) + gray()[33:]
-
-
-def _tiff() -> bytes:
-    tags = ((256, 90_000), (257, 90_000), (258, 8), (262, 1), (273, 8))
-    return b"II*\0\x08\0\0\0\5\0" + b"".join(struct.pack("<HHII", tag, 4, 1, n) for tag, n in tags) + bytes(4)
-
-
+TIFF_TAGS = ((256, 90_000), (257, 90_000), (258, 8), (262, 1), (273, 8))  # width, height, ...
 IMAGES: dict[str, Content] = {
     "PostScript": _postscript,
     "PPM": lambda _: b"P6 28 28 255\n" + bytes(28 * 28 * 3),
@@ -115,11 +118,15 @@ IMAGES: dict[str, Content] = {
     "ICNS": lambda _: b"icns" + struct.pack(">I", 16) + b"ic08" + struct.pack(">I", 8),
     "PNG of 10^10 pixels": lambda _: _png(100_000, 100_000, 0),
     "PNG of 10^8 pixels, packed": lambda _: _png(10_000, 10_000, 10_000),
-    "PNG with text that unpacks to 256 MB": lambda _: _text_bomb(),
+    "PNG with text that unpacks to 256 MB": lambda _: (
+        _gray()[:33] + _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(1 << 28), 9)) + _gray()[33:]
+    ),
     "BMP of 10^9 pixels": lambda _: (
         b"BM" + struct.pack("<IHHIIiiHHIIiiII", 70, 0, 0, 54, 40, 60_000, 60_000, 1, 24, *[0] * 6)
     ),
-    "TIFF of 10^9 pixels": lambda _: _tiff(),
+    "TIFF of 10^9 pixels": lambda _: (
+        b"II*\0\x08\0\0\0\5\0" + b"".join(struct.pack("<HHII", tag, 4, 1, n) for tag, n in TIFF_TAGS) + bytes(4)
+    ),
     "1 GB of zeros, packed": lambda _: bytes(1 << 30),
 }
 LINKS = {"device.png": "/dev/zero", "loop.png": "loop.png", "out.png": "../secret.png", "sub": ".."}
@@ -134,7 +141,7 @@ def _mnist(image: Content | None = None, path: str | None = None, labels: Any = 
     features = {"label": {"names": [str(digit) for digit in range(10)], "_type": "ClassLabel"}}
 
     def split(folder: Path, odd: bool) -> bytes:
-        images: list[dict[str, Any]] = [{"bytes": gray(number), "path": None} for number in range(20)]
+        images: list[dict[str, Any]] = [{"bytes": _gray(number), "path": None} for number in range(20)]
         if odd and (image or path):
             place = path.replace("{root}", str(folder.parent)) if path else None
             images[3] = {"bytes": image(folder) if image else None, "path": place}
@@ -145,7 +152,7 @@ def _mnist(image: Content | None = None, path: str | None = None, labels: Any = 
 
 
 def _many_rows(_: Path) -> bytes:
-    image = pa.DictionaryArray.from_arrays(pa.array(np.zeros(30_000_000, np.int32)), pa.array([gray()]))
+    image = pa.DictionaryArray.from_arrays(pa.array(np.zeros(30_000_000, np.int32)), pa.array([_gray()]))
     return parquet({"image": image, "label": pa.array(np.arange(30_000_000) % 10)}, compression="zstd")
 
 
@@ -153,7 +160,7 @@ def _deep_schema(_: Path) -> bytes:
     import pyarrow.parquet as pq
 
     stream = io.BytesIO()
-    table = pa.table({"image": pa.array([gray()] * 20), "label": pa.array([number % 10 for number in range(20)])})
+    table = pa.table({"image": pa.array([_gray()] * 20), "label": pa.array([number % 10 for number in range(20)])})
     pq.write_table(table.replace_schema_metadata({"huggingface": "[" * 200_000}), stream)
     return stream.getvalue()
 
@@ -258,12 +265,14 @@ def _archives() -> Iterator[Hostile]:
     yield Hostile("an idx file of 2^96 bytes", _packed_idx((0xFFFFFFFF,) * 3, 0), MNIST)
     for name in ("../../x.arrow", "/dev/zero", "fifo.arrow"):
         yield Hostile(f"save_to_disk with {name}", _saved(name), MNIST)
+    saved = _saved("x.arrow")
+    yield from (Hostile(f"save_to_disk with a pipe as {name}", saved | {name: PIPE}, MNIST) for name in saved)
     script = {
         "hostile.py": lambda f: f"open({str(f.parent / 'canary')!r}, 'w')\n".encode(),
         "README.md": b"---\nconfigs:\n- config_name: default\n  data_files: ../secret.png\n---\n",
     }
     yield Hostile("a loading script and a README that names files", script, MNIST)
-    images = {f"{place}/1.png": gray(9, 32) for place in ("a/x", "a/y", "b/x", "b/y")}
+    images = {f"{place}/1.png": _gray(9, 32) for place in ("a/x", "a/y", "b/x", "b/y")}
     odd = {"PostScript named PNG": _postscript, "a pipe": PIPE, "a link to a device": Link("/dev/zero")}
     yield from (Hostile(f"{name} among images", images | {"a/x/2.png": image}, DOMAINS) for name, image in odd.items())
 
@@ -282,18 +291,12 @@ def _torch_file(value: Callable[[Path], object], *, packed: bool = False) -> Con
     return content
 
 
-def _zeros(_: Path) -> object:
-    import torch
-
-    return torch.zeros(1 << 27)
-
-
 HUGE = json.dumps({"fc.weight": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}}).encode()
 WEIGHTS: Files = {
     "w.pth": lambda f: pickle.dumps({"fc.weight": Touch(f)}, 2),
     "w.safetensors": lambda f: pickle.dumps({"fc.weight": Touch(f)}, 2),
     "program.pt": _torch_file(Touch),
-    "packed.pt": _torch_file(_zeros, packed=True),  # unpacks to 512 MB
+    "packed.pt": _torch_file(lambda _: import_module("torch").zeros(1 << 27), packed=True),  # unpacks to 512 MB
     "huge.safetensors": len(HUGE).to_bytes(8, "little") + HUGE,
     "header.safetensors": (1 << 60).to_bytes(8, "little") + b"{}",
     "deep.safetensors": (100_000).to_bytes(8, "little") + b"[" * 100_000,
@@ -302,12 +305,9 @@ WEIGHTS: Files = {
 }
 
 
-def _saved_weights() -> Iterator[Hostile]:
+def _run_folders() -> Iterator[Hostile]:
     for name, content in WEIGHTS.items():
         yield Hostile(f"weights {name}", {name: content}, f"{DIGITS} --weights hostile/{name}")
-
-
-def _run_folders() -> Iterator[Hostile]:
     contents: dict[str, Any] = {
         "pickles": lambda folder: pickle.dumps({"x": Touch(folder)}, 2),
         "pipes": PIPE,
@@ -318,9 +318,8 @@ def _run_folders() -> Iterator[Hostile]:
         files = {f"digits-opl/seed-0/{file}": content for file in RUN_FILES}
         for argv in ("report hostile", "check hostile", "evaluate hostile/digits-opl/seed-0 geometry"):
             yield Hostile(f"a run of {name}", files, argv)
-    for recipe_name in ("digits-opl", SCRIPT):
-        make = partial(_markup, recipe_name)
-        yield Hostile(f"markup in a run of {recipe_name}", make, "report hostile")
+    for name in ("digits-opl", SCRIPT):
+        yield Hostile(f"markup in a run of {name}", partial(_write_markup, name), "report hostile")
     names = ("../../escaped", "../../../escaped", "/tmp/../escaped", "a/../../escaped", "..", "a\nb", "escaped\\..\\..")
     yield from (Hostile("a name", {}, f"{DIGITS} --name {shlex.quote(name)}") for name in names)
     yield Hostile("a name to come after", {}, f"{DIGITS} --after ../../escaped")
@@ -332,18 +331,13 @@ def _run_folders() -> Iterator[Hostile]:
         yield Hostile("modules in the working folder", {f"{name}.py": program for name in MODULES}, argv, inside=True)
 
 
-def _markup(recipe_name: str, folder: Path) -> None:
+def _write_markup(name: str, folder: Path) -> None:
     """A finished run whose class names and recipe are markup."""
-    import torch
-
-    from opl.experiments.paper import recipe
-    from opl.experiments.run_folder import RunFolder
-    from opl.experiments.settings import to_json
-
-    run_folder = RunFolder(folder / "digits-opl/seed-0")
-    settings = {**to_json(recipe("digits-opl", "tiny")), "name": recipe_name}
-    run_folder.start(settings, {"versions": {"opl": SCRIPT}, "commit": SCRIPT, "machine": {"system": SCRIPT}})
-    names = [SCRIPT, '"><img src=x onerror=alert(1)>']
-    run_folder.write_splits({"class_names": names, "val": [], "train": 8, "test": 8, "source": SCRIPT})
-    run_folder.log({"epoch": 0, "train/total": 1.0, "val/top1": 50.0, "images_per_second": 1.0, "seconds": 1.0})
-    run_folder.finish({"fc.weight": torch.zeros(2, 2)}, {"test/top1": 50.0, "selection": SCRIPT})
+    path = write_finished(
+        folder, "digits-opl", 0, 50.0, recipe={"name": name}, result={"selection": SCRIPT},
+        about={"versions": {"opl": SCRIPT}, "commit": SCRIPT, "machine": {"system": SCRIPT}},
+        splits={"class_names": [SCRIPT, '"><img src=x onerror=alert(1)>'], "source": SCRIPT},
+    )  # fmt: skip
+    record = {"epoch": 0, "train/total": 1.0, "val/top1": 50.0, "images_per_second": 1.0, "seconds": 1.0}
+    (path / "metrics.jsonl").write_text(metric_lines([record]))
+    vouch(path)

@@ -9,11 +9,12 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from _files import differences, epochs, file_names, snapshot
-from _process import Ended, run, start
+from _process import Ended, prepare, run, start
 from campaign import Case, Verdict
 
 PATIENCE = 30.0  # seconds in which a process must exit after SIGTERM, on a busy machine
@@ -65,24 +66,22 @@ def cases(scratch: Path, share: float) -> Iterator[Case]:
         for argv in filter(None, (job.prepare, job.argv)):
             shutil.rmtree(whole, ignore_errors=True)
             shutil.copytree(prepared, whole, symlinks=True)
-            ended = run(argv, whole if argv == job.argv else prepared, fresh=job.fresh)
-            if ended.code or ended.fault:
-                raise RuntimeError(f"{argv}: {ended.output}")
+            seconds = prepare(argv, whole if argv == job.argv else prepared, fresh=job.fresh).seconds
         for first in range(0, job.kills, CHAIN):
             times = min(CHAIN, job.kills - first)
-            chain = lambda out, j=job, w=whole, p=prepared, e=ended, t=times, f=first: _chain(j, out, w, p, e, t, f)  # noqa: E731
+            chain = partial(_chain, job, whole, prepared, seconds, times, random.Random(first))
             yield Case(f"{name}: kills {first + 1} to {first + times}", chain, times)
     for number in range(INTERRUPTS):
-        yield Case(f"opl reproduce interrupted, {number}", lambda out, n=number: _interrupt(out, random.Random(n)))
+        yield Case(f"opl reproduce interrupted, {number}", partial(_interrupt, random.Random(number)))
 
 
-def _chain(job: Job, out: Path, whole: Path, prepared: Path, alone: Ended, times: int, seed: int) -> Verdict:
+def _chain(job: Job, whole: Path, prepared: Path, seconds: float, times: int, rng: random.Random, out: Path) -> Verdict:
     """Kill a run `times` times, let it finish, and compare; a run that finishes before a kill is started anew."""
-    rng, killed = random.Random(seed), 0
+    killed = 0
     while True:
         shutil.rmtree(out)
         shutil.copytree(prepared, out, symlinks=True)
-        while killed < times and (verdict := _kill(job, out, alone.seconds, rng)):
+        while killed < times and (verdict := _kill(job, out, seconds, rng)):
             killed += 1
             if verdict.outcome != "right":
                 return verdict
@@ -131,7 +130,7 @@ def _is_writing(folder: Path) -> bool:
     return any(name.endswith(".tmp") or "-new." in name for name in names)
 
 
-def _interrupt(out: Path, rng: random.Random) -> Verdict:
+def _interrupt(rng: random.Random, out: Path) -> Verdict:
     """An interrupted `opl reproduce` leaves no trainer running."""
     process = start(f"reproduce demo --scale {rng.choice(['small', 'tiny'])} --jobs 2 --out .", out, fresh=True)
     process.wait_until(lambda: any(out.rglob("recipe.json")))
@@ -139,5 +138,5 @@ def _interrupt(out: Path, rng: random.Random) -> Verdict:
     number = rng.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
     process.signal(number, group=False)
     ended = process.wait(PATIENCE)
-    fault = "hang" if ended.hung else "orphan" if ended.orphans else "traceback" if "Traceback" in ended.output else ""
+    fault = ended._replace(code=0).fault  # the exit code of a killed process is negative
     return Verdict(fault or "right", signal.Signals(number).name, ended)

@@ -7,11 +7,12 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from _contents import domains, write
-from _files import differences, epochs, file_names, snapshot
-from _process import Command, run, start
+from _files import differences, domains, epochs, file_names, read_json, snapshot, write
+from _process import Command, Ended, prepare, run, start, worst
 from campaign import Case, Verdict
 from data_folders import DOMAINS
+
+from _finished_runs import write_finished, write_measure
 
 TRAIN = "train digits-opl --scale small --epochs 12 --data.val 100 --out ."
 LIMIT = 240.0
@@ -83,33 +84,44 @@ def _beside_training(site: Site, argv: str, *codes: int) -> Verdict:
     return Verdict(ended.fault or ("right" if ended.code in codes else "silent"), argv, ended)
 
 
+def _at_once(site: Site, *commands: str, fresh: bool = False) -> Ended:
+    """Run commands at once; return the one that failed, if any."""
+    started = [start(argv, site.out, fresh=fresh) for argv in commands]
+    return worst([process.wait(LIMIT) for process in started])
+
+
 def _evaluate(site: Site) -> Verdict:
     shutil.copytree(site.alone, site.out, dirs_exist_ok=True)
-    started = [start("evaluate digits-opl/seed-0 geometry", site.out) for _ in range(3)]
-    results = [process.wait(LIMIT) for process in started]
-    worst = next((ended for ended in results if ended.fault or ended.code), results[0])
+    ended = _at_once(site, *["evaluate digits-opl/seed-0 geometry"] * 3)
     equal = snapshot(site.folder)["weights"] == site.expected["weights"]
-    return Verdict(worst.fault or ("right" if equal and not worst.code else "lost"), "", worst)
+    return Verdict(ended.fault or ("right" if equal and not ended.code else "lost"), ended=ended)
 
 
 def _reproduce(site: Site) -> Verdict:
-    started = [start("reproduce demo --scale tiny --seeds 1 --out .", site.out, fresh=True) for _ in range(2)]
-    results = [process.wait(LIMIT) for process in started]
+    ended = _at_once(site, *["reproduce demo --scale tiny --seeds 1 --out ."] * 2, fresh=True)
     folders = [file.parent for file in site.out.rglob("recipe.json")]
     complete = len(folders) == 2 and all(len(epochs(folder)) == 4 for folder in folders)
-    fault = next((ended.fault for ended in results if ended.fault), "" if complete else "silent")
-    return Verdict(fault or "right", f"{len(folders)} runs", results[1])
+    return Verdict(ended.fault or ("right" if complete else "silent"), f"{len(folders)} runs", ended)
 
 
 def _share_cache(site: Site) -> Verdict:
     """Eight trainings that need the same images decode them once."""
     write(site.out / "data", domains())
-    started = [start(f"{DOMAINS} --data.root data --out . --seed {seed}", site.out) for seed in range(8)]
-    results = [process.wait(LIMIT) for process in started]
-    worst = next((ended for ended in results if ended.fault or ended.code), results[0])
+    ended = _at_once(site, *(f"{DOMAINS} --data.root data --out . --seed {seed}" for seed in range(8)))
     folders = [path for path in (site.out / "cache").iterdir() if path.is_dir()]
-    fault = worst.fault or ("lost" if worst.code else "" if len(folders) == 1 else "orphan")
-    return Verdict(fault or "right", f"{len(folders)} folders in the cache", worst)
+    fault = ended.fault or ("lost" if ended.code else "" if len(folders) == 1 else "orphan")
+    return Verdict(fault or "right", f"{len(folders)} folders in the cache", ended)
+
+
+def _add_measures(site: Site) -> Verdict:
+    """Twenty copies of a run, each with another measure, are added to one record at once: no measure is lost."""
+    names = [f"geometry-{number}" for number in range(20)]
+    for name in names:
+        write_measure(write_finished(site.out / name), name, {"geometry/s": 0.9})
+    ended = _at_once(site, *(f"results add {name} --to results" for name in names))
+    measures = read_json(next(site.out.glob("results/*/*/*.json")))["measures"]
+    lost = ended.code or set(measures) != set(names)
+    return Verdict(ended.fault or ("lost" if lost else "right"), f"{len(measures)} measures", ended)
 
 
 PAIRS: dict[str, tuple[int, Callable[[Site], Verdict]]] = {  # how often, and what competes
@@ -123,14 +135,14 @@ PAIRS: dict[str, tuple[int, Callable[[Site], Verdict]]] = {  # how often, and wh
     "three evaluations of one run": (3, _evaluate),
     "opl reproduce twice": (2, _reproduce),
     "eight trainings with one cache": (2, _share_cache),
+    "twenty additions to one record": (10, _add_measures),
 }
 
 
 def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Every kind of competition, several times."""
     (scratch / "alone").mkdir()
-    if (ended := run(TRAIN, scratch / "alone")).code:
-        raise RuntimeError(ended.output)
+    prepare(TRAIN, scratch / "alone")
     for name, (times, compete) in PAIRS.items():
         for n in range(times):
             yield Case(f"{name}, {n}", lambda out, n=n, compete=compete: compete(Site(out, scratch / "alone", n)))

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import psutil
 import torch
+import torch.distributed as dist
 from _files import epochs, read_json
-from _process import Command, run, start
+from _process import Command, run, start, worst
 from campaign import Case, Verdict
 from torch import Tensor, nn
 
@@ -42,44 +43,27 @@ LOSSES = (
 )  # fmt: skip
 
 
-def _samples(rank: int, world: int, empty: int) -> tuple[Tensor, Tensor]:
-    """The samples of a rank; the ranks that are not empty share one batch."""
-    rng = torch.Generator().manual_seed(0)
-    features, labels = torch.randn(ROWS, WIDTH, generator=rng), torch.randint(0, CLASSES, (ROWS,), generator=rng)
-    if rank == empty:
-        return features[:0], labels[:0]
-    filled = [index for index in range(world) if index != empty]
-    part = filled.index(rank)
-    return features.tensor_split(len(filled))[part].clone(), labels.tensor_split(len(filled))[part]
-
-
-def _projection(form: str, ignored: bool, rank: int, world: int, empty: int) -> list[float]:
+def _projection(
+    features: Tensor, labels: Tensor, form: str = "mean_abs", *, ignored: bool = False, soft: bool = False
+) -> list[float]:
     """OPL of the global batch, and the sum of its gradients over all ranks."""
     import opl
 
-    features, labels = _samples(rank, world, empty)
-    if ignored and rank == empty:
+    if ignored and not len(labels):
         features, labels = torch.randn(3, WIDTH), torch.full((3,), -100)
+    if soft:
+        labels = nn.functional.one_hot(labels, CLASSES).float() * 0.8 + 0.2 / CLASSES
     features.requires_grad_()
-    projection = opl.orthogonal_projection(features, labels, form=form, group=torch.distributed.group.WORLD)
+    projection = opl.orthogonal_projection(features, labels, form=form, group=dist.group.WORLD)
     projection.loss.backward()
-    total = features.grad.abs().sum() / world  # DDP averages gradients, so each rank has `world` times its share
-    torch.distributed.all_reduce(total)
+    total = features.grad.abs().sum() / dist.get_world_size()  # DDP averages, so ranks have this many times their share
+    dist.all_reduce(total)
     return [float(projection.loss), float(projection.same), float(projection.other), float(total)]
 
 
-def _soft_labels(rank: int, world: int, empty: int) -> list[float]:
-    import opl
-
-    features, labels = _samples(rank, world, empty)
-    soft = nn.functional.one_hot(labels, CLASSES).float() * 0.8 + 0.2 / CLASSES
-    return [float(value) for value in opl.orthogonal_projection(features, soft, group=torch.distributed.group.WORLD)]
-
-
-def _geometry(rank: int, world: int, empty: int) -> list[float]:
+def _geometry(features: Tensor, labels: Tensor) -> list[float]:
     from opl.geometry import Geometry
 
-    features, labels = _samples(rank, world, empty)
     geometry = Geometry(WIDTH, num_classes=CLASSES)
     if len(labels):
         geometry.update(features, labels)
@@ -87,48 +71,44 @@ def _geometry(rank: int, world: int, empty: int) -> list[float]:
     return [float(merged.same), float(merged.other()), float(merged.orthogonality())]
 
 
-def _centers(rank: int, world: int, empty: int) -> list[float]:
+def _centers(features: Tensor, labels: Tensor) -> list[float]:
     from opl.losses import CenterLoss
 
     torch.manual_seed(0)
     loss = CenterLoss(WIDTH, num_classes=CLASSES, global_batch=True)
-    features, labels = _samples(rank, world, empty)
     for _ in range(2):
         loss(features.requires_grad_(), labels)
     return loss.centers.flatten().tolist()
 
 
-class _Network(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.fc = nn.Linear(WIDTH, CLASSES)
-
+class _Network(nn.Linear):
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         from opl.experiments.types import Output
 
-        return Output(images, self.fc(images))
+        return Output(images, super().forward(images))
 
 
-def _validation(keep: bool, rank: int, world: int, empty: int) -> list[float]:
+def _validation(features: Tensor, labels: Tensor, *, keep: bool) -> list[float]:
     from opl.experiments.training.validation import validate
     from opl.experiments.types import Batch
 
-    features, labels = _samples(rank, world, empty)
-    batches = [Batch(features, labels, torch.arange(len(labels)) + 100 * rank, 1.0)] if len(labels) else []
-    measured = validate(_Network(), batches, CLASSES, group=torch.distributed.group.WORLD, keep=keep)
+    torch.manual_seed(0)
+    rows = torch.arange(len(labels)) + 100 * dist.get_rank()
+    batches = [Batch(features, labels, rows, 1.0)] if len(labels) else []
+    measured = validate(_Network(WIDTH, CLASSES), batches, CLASSES, group=dist.group.WORLD, keep=keep)
     return [measured.numbers[name] for name in ("top1", "top5", "loss", "s", "d")]
 
 
+Collective = Callable[[Tensor, Tensor], list[float]]
 FORMS = ("mean_abs", "abs_mean", "mean")
-COLLECTIVES = {
-    **{f"OPL, {form}": partial(_projection, form, False) for form in FORMS},
-    **{f"OPL, {form}, labels ignored": partial(_projection, form, True) for form in FORMS},
-    "OPL, soft labels": _soft_labels,
+COLLECTIVES: dict[str, Collective] = {
+    **{f"OPL, {form}": partial(_projection, form=form) for form in FORMS},
+    **{f"OPL, {form}, labels ignored": partial(_projection, form=form, ignored=True) for form in FORMS},
+    "OPL, soft labels": partial(_projection, soft=True),
     "geometry": _geometry,
     "centers": _centers,
-    "validation": partial(_validation, False),
-    "validation with predictions": partial(_validation, True),
+    "validation": partial(_validation, keep=False),
+    "validation with predictions": partial(_validation, keep=True),
 }
 
 
@@ -136,50 +116,50 @@ def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Empty ranks, small parts, lost ranks."""
     for name, work in COLLECTIVES.items():
         for empty in range(3):
-            case = f"{name}, rank {empty} of 3 without a sample"
-            yield Case(case, lambda store, work=work, empty=empty: _compare(store, work, empty))
+            yield Case(f"{name}, rank {empty} of 3 without a sample", partial(_compare, work, empty))
     for line in TRAININGS.strip().splitlines():
-        yield Case(line, lambda out, line=line: _train(out, line))
+        yield Case(line, partial(_train, line))
     for name, number, positions in LOSSES:
-        for rank in positions:
-            yield Case(f"rank {rank} {name}", lambda out, n=number, r=rank: _lose(out, n, r))
+        yield from (Case(f"rank {rank} {name}", partial(_lose, number, rank)) for rank in positions)
 
 
-def _train(out: Path, argv: str) -> Verdict:
+def _train(argv: str, out: Path) -> Verdict:
     ended = run(f"train {argv} --out .", out, fresh=True)
     lost = ended.code == 0 and not any(out.rglob("done"))
-    return Verdict(ended.fault or ("lost" if lost else ended.outcome), ended=ended)
+    return Verdict("lost" if lost else ended.outcome, ended=ended)
 
 
-def _compare(store: Path, work: Callable[[int, int, int], list[float]], empty: int) -> Verdict:
+def _compare(work: Collective, empty: int, store: Path) -> Verdict:
     """The value on three ranks, of which one has no sample, is the value on one rank with all samples."""
     alone = _start_rank(store / "alone", work, 0, 1, -1).wait(60.0)
     together = [_start_rank(store / "together", work, rank, 3, empty) for rank in range(3)]
     ended = [process.wait(60.0) for process in together]
-    worst = next((result for result in (alone, *ended) if result.fault or result.code), None)
-    if worst is not None:
+    failed = worst([alone, *ended])
+    if failed.fault or failed.code:
         refused = all(result.outcome == "refused" for result in ended)
-        return Verdict("refused" if refused else worst.fault or "lost", ended=worst)
+        return Verdict("refused" if refused else failed.fault or "lost", ended=failed)
     values = [torch.tensor(json.loads(result.output.splitlines()[-1])) for result in (alone, *ended)]
     equal = all(torch.allclose(value, values[0], rtol=1e-5, atol=1e-5) for value in values)
     return Verdict("right" if equal else "silent", ended=ended[0])
 
 
-def _start_rank(
-    store: Path, work: Callable[[int, int, int], list[float]], rank: int, world: int, empty: int
-) -> Command:
-    def function() -> None:
-        import torch.distributed as dist
+def _start_rank(store: Path, work: Collective, rank: int, world: int, empty: int) -> Command:
+    """Start a rank; the ranks that are not empty share one batch."""
+    rng = torch.Generator().manual_seed(0)
+    features, labels = torch.randn(ROWS, WIDTH, generator=rng), torch.randint(0, CLASSES, (ROWS,), generator=rng)
+    filled = [index for index in range(world) if index != empty]
+    rows = torch.arange(ROWS).tensor_split(len(filled))[filled.index(rank)] if rank != empty else []
 
+    def function() -> None:
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-        print(json.dumps(work(rank, world, empty)))
+        print(json.dumps(work(features[rows], labels[rows])))
         dist.barrier()
         dist.destroy_process_group()
 
     return start("", store.parent, function=function)
 
 
-def _lose(out: Path, number: int, rank: int) -> Verdict:
+def _lose(number: int, rank: int, out: Path) -> Verdict:
     """Lose a rank in the middle of a training."""
     argv = f"train digits-opl --scale tiny --epochs 4000 --devices 2 --timeout {TIMEOUT} --out ."
     process = start(argv, out, fresh=True)

@@ -8,6 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 
+import _process
 import campaign
 import pytest
 from campaign import FAULTS, SECTIONS, Case, Verdict, count, table
@@ -87,9 +88,10 @@ def test_engine_records_every_case_and_resumes(tmp_path, monkeypatch):
     monkeypatch.setattr(campaign, "WATCHDOG", 0.5)
 
     def run(scratch: str) -> dict[str, tuple[str, int]]:
-        options = Namespace(share=1.0, list=False)
-        campaign._in_child(lambda: campaign._section("some_section", tmp_path / scratch, tmp_path, options, 2))
-        lines = [json.loads(line) for line in (tmp_path / "some_section.jsonl").read_text().splitlines()]
+        options = Namespace(share=1.0, list=False, jobs=2)
+        log = tmp_path / "some_section.jsonl"
+        assert _process.fork(campaign._section, "some_section", tmp_path / scratch, log, options).end() == 0
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
         named = [line for line in lines if line["case"]]
         assert len(named) == len(cases)
         return {line["case"]: (line["outcome"], line["count"]) for line in named}

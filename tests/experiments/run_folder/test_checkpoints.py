@@ -13,6 +13,7 @@ from opl.experiments.run_folder import BEFORE, CHECKPOINT, NEW, RunFolder
 def folder_with(tmp_path, epochs):
     folder = RunFolder.of(tmp_path, "r", 0)
     folder.start({"name": "r", "seed": 0}, {"commit": "abc"})
+    folder.restore_metrics([])  # as training does
     for epoch in range(1, epochs + 1):
         folder.save({"epoch": epoch, "model": {"w": torch.full((3,), float(epoch))}})
     return folder
@@ -73,6 +74,16 @@ def test_the_checkpoint_of_another_run_is_not_taken_even_with_its_checksum(tmp_p
 
 def test_a_new_folder_gives_no_warning(tmp_path):
     assert folder_with(tmp_path, 0).load() is None
+
+
+def test_a_run_that_was_stopped_before_its_first_checkpoint_gives_no_warning(tmp_path):
+    folder = folder_with(tmp_path, 0)
+    assert folder.load() is None
+    folder.log({"epoch": 0})
+    assert folder.load() is None
+    folder.log({"epoch": 1})  # the checkpoint of the first epoch comes before
+    with pytest.warns(OplWarning, match=r"checkpoint.pt in .* cannot be used: starting over"):
+        assert folder.load() is None
 
 
 def test_nothing_but_tensors_and_plain_values_is_loaded(tmp_path):

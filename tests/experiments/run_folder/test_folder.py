@@ -254,6 +254,15 @@ def test_changed_deleted_and_repeated_lines_are_noticed(logged):
             pytest.fail(f"not noticed: {name}, {logged.metrics()}")
 
 
+def test_deleted_metrics_are_missing_once_there_is_a_checkpoint(logged):
+    (logged.path / "metrics.jsonl").unlink()
+    assert logged.faults() == {}  # as before the first epoch
+    logged.save({"epoch": 4})
+    assert logged.faults() == {"metrics.jsonl": "is missing"}
+    with pytest.raises(DamagedError, match=r"metrics.jsonl is missing"):
+        logged.metrics()
+
+
 def test_a_checkpoint_restores_lost_records_and_drops_later_ones(logged):
     for content in (b"", b"\xff\xfe\n", (logged.path / "metrics.jsonl").read_bytes()):
         (logged.path / "metrics.jsonl").write_bytes(content)

@@ -59,9 +59,7 @@ def load(folder: Path) -> dict[str, Any] | None:
     states = {path.name: _state(path, sums) for path in paths}
     newest = max((state for state in states.values() if state), key=position, default=None)
     wrong = [name for name, state in states.items() if name != NEW and state is None and (folder / name).exists()]
-    traces = (BEFORE, f"{CHECKPOINT}.sha256", "metrics.jsonl")  # of an epoch
-    begun = any((folder / name).exists() for name in traces)
-    if states[NEW] is None and not (folder / CHECKPOINT).exists() and begun:
+    if states[NEW] is None and not (folder / CHECKPOINT).exists() and (exists(folder) or _has_epochs(folder)):
         wrong.insert(0, CHECKPOINT)
     if newest is not None and _is_wrong(folder / BEST, newest.get("best", -1.0) >= 0):
         wrong, newest = [*wrong, BEST], None
@@ -71,6 +69,19 @@ def load(folder: Path) -> dict[str, Any] | None:
         cure = f"resuming from a checkpoint after {epoch} epochs{inside}" if newest else "starting over"
         warnings.warn(OplWarning(f"{' and '.join(wrong)} in {folder} cannot be used: {cure}."), stacklevel=3)
     return newest
+
+
+def exists(folder: Path) -> bool:
+    """Whether a checkpoint is, or was, in the folder."""
+    return any((folder / name).exists() for name in (CHECKPOINT, BEFORE, f"{CHECKPOINT}.sha256"))
+
+
+def _has_epochs(folder: Path) -> bool:
+    """Whether `metrics.jsonl` has the records of two epochs: the first checkpoint is written between them at latest."""
+    try:
+        return read_limited(folder / "metrics.jsonl", links=False).count(b"\n") > 1
+    except OSError:
+        return False
 
 
 def save_best(folder: Path, state: dict[str, Any]) -> None:

@@ -199,6 +199,8 @@ class RunFolder:
             data = self.manifest.read(METRICS, MOST_METRICS) if self.manifest.has(METRICS) else b""
         elif file.exists() or file.is_symlink():
             data = read_limited(file, MOST_METRICS, links=False)
+        elif checkpoints.exists(self.path):  # training writes the file, which may be empty, before any checkpoint
+            raise damaged(self.path, METRICS, "is missing")
         for epoch, line in enumerate(io.BytesIO(data)):  # a list of a million lines takes a gigabyte
             record = _record(line.removesuffix(b"\n"), key)
             if not line.endswith(b"\n"):
