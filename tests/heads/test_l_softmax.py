@@ -8,7 +8,7 @@ from _head_vectors import SEEDS, batch, build, often
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _said import says
+from _said import refuses
 from opl import errors
 from opl.heads.l_softmax import LSoftmaxHead, l_softmax
 
@@ -109,7 +109,4 @@ BAD = {
     "a blend below 0": (build(LSoftmaxHead, floor=-1.0), errors.OptionError, ["floor is -1.0", "at least 0"]),
 }
 
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_used_gets_its_sentence(case):
-    says(*BAD[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(BAD)
