@@ -6,7 +6,6 @@ from itertools import product
 import pytest
 import torch
 
-from _python import python
 from _said import refuses
 from opl import orthogonal_projection
 from opl.errors import FeatureError, LabelError, OptionError
@@ -187,11 +186,6 @@ BAD = {
 }
 
 test_invalid_input_is_refused_in_one_sentence = refuses(BAD)
-
-
-def test_the_library_imports_it_on_use_only():
-    code = "import sys, opl.losses, opl.heads; print('pytorch_metric_learning' in sys.modules)"
-    assert python(code).split() == ["False"]
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
