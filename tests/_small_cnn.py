@@ -1,5 +1,6 @@
-"""A small network, a batch for it, its loss by another way, and the loop that everybody trains with."""
+"""Networks and batches for tests of the plugin, what a hook sees in them, and a plain training loop."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -62,3 +63,23 @@ def train(model, criterion, forward=None, steps: int = 3):
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def hooked(layer):
+    """The inputs of a layer, one entry per pass."""
+    seen = []
+    layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    return seen
+
+
+def transformer(kind, config, **settings):
+    """A model of `transformers` with random weights and three classes, in training mode without dropout."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    for name in (kind, config):
+        if not hasattr(transformers, name):
+            pytest.skip(f"transformers has no {name}")
+    model = getattr(transformers, kind)(getattr(transformers, config)(**settings, num_labels=3)).train()
+    for layer in model.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.p = 0.0
+    return model
