@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 
 class SmallCNN(nn.Module):
@@ -38,16 +37,6 @@ class Net(SmallCNN):
 def data(rows: int = 24, classes: int = 4, size: int = 16):
     labels = torch.arange(rows) % classes
     return torch.randn(rows, 3, size, size) + labels[:, None, None, None], labels
-
-
-def expected_loss(model, images, labels, weight=1.0, gamma=0.5):
-    """Cross-entropy plus the textbook matrix of cosines, from the model's own method."""
-    features = model.embed(images)
-    cosines = F.cosine_similarity(features[:, None], features[None], dim=-1)
-    same = labels[:, None] == labels
-    s = cosines[same & ~torch.eye(len(labels), dtype=torch.bool)].mean()
-    d = cosines[~same].abs().mean()
-    return F.cross_entropy(model.fc(features), labels) + weight * (1 - s + gamma * d), s, d
 
 
 def train(model, criterion, forward=None, steps: int = 3):
