@@ -72,27 +72,22 @@ def two_processes(tmp_path_factory):
     return [torch.load(f"{folder}/{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_all_reduce_gives_each_process_the_geometry_of_both(two_processes, rank):
+@pytest.mark.slow
+def test_all_reduce_gives_each_process_the_geometry_of_both(two_processes):
     features, labels = whole()
-    expected, found = every_pair(features, labels), two_processes[rank]
-    assert found["numbers"] == exactly({name: expected[name] for name in NUMBERS})
-    assert found["counts"] == [labels.tolist().count(c) for c in range(4)]
-    assert (found["negative"], found["both negative"]) == (1, 1)
+    for result in two_processes:
+        expected = every_pair(features, labels)
+        assert result["numbers"] == exactly({name: expected[name] for name in NUMBERS})
+        assert result["counts"] == [labels.tolist().count(c) for c in range(4)]
+        assert (result["negative"], result["both negative"]) == (1, 1)
+        expected = every_pair(*uneven_halves()[1])  # the other process has no batch
+        assert result["one empty"] == exactly({name: expected[name] for name in NUMBERS})
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_all_reduce_with_a_process_without_batches(two_processes, rank):
-    expected = every_pair(*uneven_halves()[1])
-    assert two_processes[rank]["one empty"] == exactly({name: expected[name] for name in NUMBERS})
-
-
-def test_processes_with_different_shapes_all_raise(two_processes):
+@pytest.mark.slow
+def test_all_reduce_raises_for_different_shapes_and_for_processes_outside_of_the_group(two_processes):
     assert "process 1 has a geometry of 5 classes" in two_processes[0]["shapes"]
     assert "process 0 has a geometry of 4 classes" in two_processes[1]["shapes"]
-
-
-def test_all_reduce_over_a_group_raises_for_processes_outside_of_it(two_processes):
     expected = every_pair(*uneven_halves()[0])
     assert two_processes[0]["group"] == exactly({name: expected[name] for name in NUMBERS})
     assert "not a member" in two_processes[1]["group"]

@@ -148,6 +148,7 @@ def compare_rules(rank: int, sizes: list[int]) -> None:
     compare_with_one_process(rank, sizes, RULES)
 
 
+@pytest.mark.slow
 def test_several_processes_equal_one_in_value_gradient_and_state(tmp_path):
     together(compare_rules, 2, tmp_path, [8, 5])
 

@@ -25,6 +25,7 @@ def test_rbf_equals_a_double_loop():
     assert RBFHead(64, num_classes=100).gamma == 128
 
 
+@pytest.mark.slow
 def test_rbf_starts_alive_on_real_images_where_the_released_width_is_dead(tmp_path, monkeypatch):
     from opl.experiments.data import Batches, Cifar100
     from opl.experiments.models import CifarResNet

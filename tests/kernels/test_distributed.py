@@ -164,14 +164,15 @@ def test_a_group_of_one_is_the_local_batch(tmp_path):
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_fewer_bytes_cross_the_network_by_the_chosen_way():
     """Counted by the kernel, process by process, while two of them exchange one batch: see benchmarks/network.py."""
     script = Path(opl.__file__).parents[2] / "benchmarks" / "network.py"
     if not Path("/proc/self/io").exists():
         pytest.skip("needs Linux's /proc/self/io to count the bytes that a process sends")
     settings = ["--rows", "256", "--dim", "64", "--classes", "10", "--steps", "20", "--json"]
-    words = [sys.executable, str(script), *settings]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    argv = [sys.executable, str(script), *settings]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout.splitlines()[-1])  # gloo of some torch versions prints lines of its own
     assert row["chosen"] == "class_sums"
@@ -191,12 +192,13 @@ print([sum("gloo" in name for name in names) for names in (during, after)])
 """
 
 
+@pytest.mark.slow
 def test_no_thread_of_a_group_outlives_it(tmp_path):
     """Such a thread aborts the process now and then while Python shuts down."""
     if not Path("/proc/self/task").exists():
         pytest.skip("needs Linux's /proc/self/task to list the threads of a process")
-    words = [sys.executable, "-c", AND_LEAVE, str(tmp_path / "store")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    argv = [sys.executable, "-c", AND_LEAVE, str(tmp_path / "store")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     during, after = json.loads(done.stdout.splitlines()[-1])
     if not during:
         pytest.skip("this version of torch does not name the threads of gloo")

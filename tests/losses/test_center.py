@@ -1,5 +1,6 @@
 """Center loss against its formula, and its centers, which move by the rule of the paper."""
 
+import pytest
 import torch
 
 from _gloo import together
@@ -102,6 +103,7 @@ def follow_all_batches(rank: int) -> None:
         torch.testing.assert_close(loss.centers, alone.centers)
 
 
+@pytest.mark.slow
 def test_processes_with_uneven_batches_keep_the_centers_of_one_process(tmp_path):
     together(follow_all_batches, 2, tmp_path)
 
