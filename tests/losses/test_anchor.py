@@ -79,15 +79,6 @@ def test_anchor_warms_up_with_cross_entropy_and_counts_training_calls_only():
     assert AnchorLoss()(logits, labels).item() == pytest.approx(anchored)
 
 
-def test_the_warm_up_has_the_gradient_of_cross_entropy_and_nothing_else():
-    logits, labels = batch()
-    assert_same(
-        AnchorLoss(warmup=1, reduction="none")(logits, labels),
-        F.cross_entropy(logits, labels, reduction="none"),
-        logits,
-    )
-
-
 NAN = float("nan")
 BAD = {
     "an anchor's negative gamma": (build(AnchorLoss, gamma=-0.5), errors.OptionError, ["gamma is -0.5"]),

@@ -66,17 +66,6 @@ def test_neither_the_weight_nor_an_optimizer_nor_loss_scaling_touches_the_center
     assert torch.equal(ends[0], ends[2])
 
 
-def test_centers_stay_single_precision_with_half_features_and_are_kept_in_a_checkpoint():
-    loss = CenterLoss(DIM, num_classes=CLASSES)
-    features, labels = batch()
-    loss(features.half(), labels)
-    loss(features.bfloat16(), labels)
-    assert loss.centers.dtype == torch.float32
-    other = CenterLoss(DIM, num_classes=CLASSES)
-    other.load_state_dict(loss.state_dict())
-    assert torch.equal(other.centers, loss.centers)
-
-
 def test_the_distance_of_large_and_close_features_keeps_its_digits():
     """The expanded square, |f|^2 - 2 f c + |c|^2, is a difference of huge numbers: in fp32 little of it is left."""
     features = 1000 + 0.1 * torch.randn(32, 64)
@@ -106,21 +95,6 @@ def follow_all_batches(rank: int) -> None:
 @pytest.mark.slow
 def test_processes_with_uneven_batches_keep_the_centers_of_one_process(tmp_path):
     together(follow_all_batches, 2, tmp_path)
-
-
-def test_compiled_without_a_graph_break_the_centers_move_alike_and_spoil_no_gradient():
-    """This backend computes the distance a second time for `backward`, after the move, as the default one does."""
-    torch._dynamo.reset()
-    plain, inside = CenterLoss(DIM, num_classes=CLASSES), CenterLoss(DIM, num_classes=CLASSES)
-    inside.load_state_dict(plain.state_dict())
-    compiled = torch.compile(inside, fullgraph=True, backend="aot_eager_decomp_partition")
-    for _ in range(3):
-        features, labels = batch()
-        eager, traced = features.float().requires_grad_(), features.float().requires_grad_()
-        plain(eager, labels).backward()
-        compiled(traced, labels).backward()
-        torch.testing.assert_close(traced.grad, eager.grad)
-        torch.testing.assert_close(inside.centers, plain.centers)
 
 
 TABLE = {

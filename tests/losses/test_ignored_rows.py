@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from _loss_features import CENTERS, CLASSES, DIM
 from _said import says
-from opl import errors, orthogonal_projection
+from opl import errors
 from opl.losses import (
     AnchorLoss,
     CenterLoss,
@@ -197,11 +197,6 @@ def test_compiled_where_no_label_can_be_read_it_ignores_the_same_rows(name):
     for rows in (IGNORED[-100], [], list(range(ROWS))):
         x, labels, _ = batch(shape, -100, rows=rows)
         assert_same(compiled(x, labels), loss(x, labels), x)
-
-
-def test_opl_itself_ignores_the_same_rows():
-    x, labels, kept = batch((DIM,), -100)
-    assert_same(OrthogonalProjectionLoss()(x, labels), orthogonal_projection(x[kept], labels[kept]).loss, x)
 
 
 @pytest.mark.parametrize("name", [*SAMPLES, *BATCHES])

@@ -78,13 +78,6 @@ def test_the_layer_is_found_by_name_by_object_or_as_the_last_linear(layer):
     torch.testing.assert_close(tap.features, model.embed(images))
 
 
-def test_a_pooled_map_is_flattened():
-    model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.AdaptiveAvgPool2d(1), nn.Conv2d(5, 4, 1), nn.Flatten())
-    tap = opl.FeatureTap(model, "2")
-    model(torch.randn(6, 3, 8, 8))
-    assert tap.features.shape == (6, 5)
-
-
 def test_evaluation_costs_nothing_and_needs_no_forward_pass():
     model = SmallCNN()
     images, labels = data()
