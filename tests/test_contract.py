@@ -159,7 +159,7 @@ def test_all_of_it_moves_to_another_device_and_type(case):
 
 
 @for_every(CASES)
-def test_in_float64_it_has_the_digits_of_float64(case):
+def test_it_has_the_precision_of_float64(case):
     """A small step along the gradient changes the value as the gradient says, to more digits than fp32 has."""
     module, (x, labels) = case.build().double().eval(), some(case)
     x = x.detach().double().requires_grad_()
@@ -187,19 +187,19 @@ def assert_compiled_is_eager(case: Case, **options) -> None:
 
 @pytest.mark.slow
 @for_every(CASES)
-def test_compiled_it_is_the_same_and_one_graph(case):
+def test_compiling_gives_the_same_values_in_one_graph(case):
     assert_compiled_is_eager(case, backend="aot_eager", fullgraph=case is not CASES["OLELoss"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ArcFaceHead", "LGMHead", "CenterLoss"])
-def test_compiled_by_inductor_to_machine_code_it_is_the_same(name):
+def test_inductor_gives_the_same_values(name):
     assert_compiled_is_eager(CASES[name], fullgraph=True)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @for_every(CASES)
-def test_autocast_leaves_its_digits_alone(case, kind):
+def test_autocast_does_not_change_the_precision(case, kind):
     module, (x, labels) = case.build(), some(case)
     x = x.detach().to(kind)
     at, again = x.float().requires_grad_(), x.clone().requires_grad_()

@@ -63,7 +63,7 @@ TABLE = {
 test_invalid_input_is_refused_in_one_sentence = refuses(TABLE)
 
 
-def test_every_error_is_an_opl_error_and_what_python_people_catch():
+def test_every_error_is_an_opl_error_and_a_value_error():
     for name in ("FeatureError", "LabelError", "OptionError"):
         assert issubclass(getattr(errors, name), errors.OplError)
         assert issubclass(getattr(errors, name), ValueError)

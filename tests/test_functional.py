@@ -1,4 +1,4 @@
-"""The loss against its definition, for every form, label kind, algorithm and edge."""
+"""The loss vs its definition, for every form, label kind, algorithm and edge."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, sof
         torch.testing.assert_close(torch.autograd.grad(got.loss, features)[0], gradient, rtol=1e-8, atol=1e-10)
 
 
-def test_classes_at_exact_right_angles_have_nothing_left_to_learn_where_a_relu_is_open():
+def test_orthogonal_classes_have_no_gradient_where_features_are_positive():
     features = torch.eye(4, dtype=torch.float64).repeat(3, 1).requires_grad_()
     labels = torch.arange(4).repeat(3)
     for algorithm in ("pairs", "class_sums", "tiled"):

@@ -76,7 +76,7 @@ def test_gamma_auto_is_its_floor_where_the_rule_does_not_apply(form, given):
     assert not loss.rule.sums.any()
 
 
-def test_gamma_auto_of_references_gets_a_sentence():
+def test_gamma_auto_refuses_references():
     features, labels = positive_batch(0)
     loss = OrthogonalProjectionLoss(gamma="auto").double()
     says(lambda: loss(features, labels, (features, labels)), errors.OptionError, ["references", "number"])

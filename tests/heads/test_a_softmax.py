@@ -1,4 +1,4 @@
-"""A-Softmax against pytorch-metric-learning, its folded angle, and how its margin is let in."""
+"""A-Softmax vs pytorch-metric-learning, its folded angle, and how its margin is let in."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_the_blend_falls_from_1000_to_5_in_1659_steps():
     assert blend.tolist() == pytest.approx([1000, 892.857143, 76.923077, 8.264463, 5.001000, 5, 5], rel=1e-6)
 
 
-def test_a_softmax_lets_its_margin_in_call_by_call():
+def test_the_margin_of_a_softmax_grows_with_each_training_call():
     head = ASoftmaxHead(2, num_classes=2, margin=2)
     head.weight.data = torch.eye(2)
     features, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([0])  # cos = 0, so psi = cos(pi) = -1

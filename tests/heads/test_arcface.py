@@ -1,4 +1,4 @@
-"""ArcFace against pytorch-metric-learning and closed forms, and where the usual code has no gradient."""
+"""ArcFace vs pytorch-metric-learning and closed forms, and where the usual code has no gradient."""
 
 import math
 

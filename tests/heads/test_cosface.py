@@ -1,4 +1,4 @@
-"""CosFace against pytorch-metric-learning."""
+"""CosFace vs pytorch-metric-learning."""
 
 import pytest
 from _head_vectors import SEEDS, X, Y, assert_trains_as, batch, build, call, often

@@ -1,4 +1,4 @@
-"""LGM against loops and the densities of torch, its penalty, its margin and its digits."""
+"""LGM vs loops and the densities of torch, its penalty, its margin and its digits."""
 
 import math
 
@@ -71,7 +71,7 @@ def test_the_margin_of_lgm_doubles_up_to_its_cap():
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_distances_keep_their_digits_far_from_the_origin(learned):
+def test_distances_are_precise_far_from_the_origin(learned):
     features, means = 1000 + torch.randn(20, 64), 1000 + torch.randn(7, 64)
     log_variances = torch.randn(7, 64) if learned else None
     exact = [value.double().requires_grad_() for value in (features, means)]

@@ -1,4 +1,4 @@
-"""The linear head against a linear layer, and its prior."""
+"""The linear head vs a linear layer, and its prior."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_a_linear_head_is_a_linear_layer():
     assert head.param_options == {}
 
 
-def test_a_prior_starts_every_sigmoid_at_one_in_the_number_of_classes():
+def test_a_prior_initializes_every_sigmoid_to_one_over_the_number_of_classes():
     head = LinearHead(64, num_classes=100, prior=True)
     assert head.bias.tolist() == pytest.approx([-4.595120] * 100)
     assert head(torch.zeros(1, 64)).sigmoid()[0].tolist() == pytest.approx([0.01] * 100)

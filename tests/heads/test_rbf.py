@@ -1,4 +1,4 @@
-"""RBF against a double loop, and its start on real images."""
+"""RBF vs a double loop, and its start on real images."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_rbf_equals_a_double_loop():
 
 
 @pytest.mark.slow
-def test_rbf_starts_alive_on_real_images_where_the_released_width_is_dead(tmp_path, monkeypatch):
+def test_rbf_has_a_gradient_on_real_images_where_the_released_width_has_none(tmp_path, monkeypatch):
     from opl.experiments.data import Batches, Cifar100
     from opl.experiments.models import CifarResNet
 

@@ -64,7 +64,7 @@ def test_functional_transforms_equal_plain_autograd(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("soft", [False, True])
-def test_compiled_without_a_graph_break_it_is_the_same(form, soft):
+def test_compiling_gives_the_same_values_without_a_graph_break(form, soft):
     torch._dynamo.reset()
     compiled = torch.compile(
         lambda x, y: orthogonal_projection(x, y, form=form), fullgraph=True, backend="aot_eager", dynamic=False
@@ -85,7 +85,7 @@ def test_compiled_without_a_graph_break_it_is_the_same(form, soft):
 
 
 @pytest.mark.slow
-def test_compiled_by_inductor_to_machine_code_it_is_the_same():
+def test_inductor_gives_the_same_values():
     torch._dynamo.reset()
     compiled = torch.compile(lambda x, y: orthogonal_projection(x, y).loss, fullgraph=True)
     eager, traced = (torch.randn(64, 16, generator=torch.Generator().manual_seed(0)).requires_grad_() for _ in range(2))

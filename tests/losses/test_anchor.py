@@ -1,4 +1,4 @@
-"""Anchor loss against its formula in float64, by hand, and over its warm-up."""
+"""Anchor loss vs its formula in float64, by hand, and over its warm-up."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Center loss against its formula, and its centers, which move by the rule of the paper."""
+"""Center loss vs its formula, and its centers, which move by the rule of the paper."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from opl import errors
 from opl.losses.center import CenterLoss, center, update_centers
 
 
-def test_center_is_half_the_squared_distance_to_the_own_center():
+def test_center_is_half_the_squared_distance_to_the_center_of_the_class():
     features, labels = batch()
     centers = torch.randn(CLASSES, DIM, dtype=torch.float64)
     distances = [
@@ -66,7 +66,7 @@ def test_neither_the_weight_nor_an_optimizer_nor_loss_scaling_touches_the_center
     assert torch.equal(ends[0], ends[2])
 
 
-def test_the_distance_of_large_and_close_features_keeps_its_digits():
+def test_the_distance_of_large_and_close_features_is_precise():
     """The expanded square, |f|^2 - 2 f c + |c|^2, is a difference of huge numbers: in fp32 little of it is left."""
     features = 1000 + 0.1 * torch.randn(32, 64)
     centers = 1000 + 0.1 * torch.randn(CLASSES, 64)

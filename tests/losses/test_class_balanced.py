@@ -1,4 +1,4 @@
-"""The class-balanced focal loss and its weights, by hand and against focal loss."""
+"""The class-balanced focal loss and its weights, by hand and vs focal loss."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_class_balanced_weights_by_hand():
 @pytest.mark.parametrize("beta", [0.0, 0.9, 0.99, 0.999, 0.9999, 1 - 1e-12])
 @pytest.mark.parametrize("count", [1, 450, 500, 10**7])
 @pytest.mark.parametrize("classes", [1, 3, 7, 100])
-def test_equal_counts_weigh_exactly_1(beta, count, classes):
+def test_equal_counts_have_weight_1_exactly(beta, count, classes):
     assert class_balanced_weights([count] * classes, beta=beta).tolist() == [1] * classes
 
 

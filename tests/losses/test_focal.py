@@ -1,4 +1,4 @@
-"""Focal loss against its formula in float64, by hand, and where the usual code breaks."""
+"""Focal loss vs its formula in float64, by hand, and where the usual code breaks."""
 
 import math
 
@@ -47,7 +47,7 @@ def naive_focal(logits, labels, gamma):
 
 
 @pytest.mark.parametrize("lead", [20.0, 40.0])
-def test_focal_is_right_where_a_sample_is_answered_perfectly_and_the_usual_code_is_nan(lead):
+def test_focal_is_finite_for_a_perfect_prediction_where_the_usual_code_is_nan(lead):
     logits, labels = torch.tensor([[lead, 0.0]], requires_grad=True), torch.tensor([0])
     assert torch.autograd.grad(naive_focal(logits, labels, 0.5), logits)[0].isnan().any()
     rest = 1 / (1 + math.exp(lead))  # 1 - p
@@ -62,7 +62,7 @@ def test_focal_is_right_where_a_sample_is_answered_perfectly_and_the_usual_code_
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_one_class_is_a_class_too(form):
+def test_a_single_class_is_accepted(form):
     logits = torch.tensor([[-1.0], [2.0]], dtype=torch.float64, requires_grad=True)
     got = focal(logits, torch.tensor([0, 0]), form=form, reduction="none")
     assert_same(got, focal_by_definition(logits, torch.tensor([0, 0]), 2.0, form), logits)

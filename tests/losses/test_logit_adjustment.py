@@ -31,7 +31,7 @@ def test_without_adjustment_it_is_cross_entropy(options):
     assert_same(LogitAdjustmentLoss(**options)(logits, labels), F.cross_entropy(logits, labels), logits, rtol=1e-6)
 
 
-def test_with_tau_1_equal_logits_are_the_best_for_images_that_say_nothing_about_their_class():
+def test_with_tau_1_equal_logits_are_optimal_for_images_without_information_on_their_class():
     """The loss is convex, so a zero gradient marks its minimum; cross-entropy prefers the frequent class there."""
     counts = torch.tensor([80, 15, 5])
     labels = torch.arange(3).repeat_interleave(counts)

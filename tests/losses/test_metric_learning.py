@@ -1,4 +1,4 @@
-"""OPL in pytorch-metric-learning against plain loops over pairs: its miners, reducers, regularizers and memory."""
+"""OPL in pytorch-metric-learning vs plain loops over pairs: its miners, reducers, regularizers and memory."""
 
 import sys
 from itertools import product
@@ -188,7 +188,7 @@ BAD = {
 test_invalid_input_is_refused_in_one_sentence = refuses(BAD)
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch):
+def test_a_missing_package_raises_with_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning.distances", None)
     monkeypatch.delitem(sys.modules, "opl.losses.metric_learning")
     monkeypatch.delattr("opl.losses.metric_learning")

@@ -1,4 +1,4 @@
-"""HNC on class activation maps against loops over samples, classes and positions."""
+"""HNC on class activation maps vs loops over samples, classes and positions."""
 
 import math
 

@@ -64,5 +64,5 @@ def test_without_negatives_or_without_positives_it_is_0_with_zero_gradient(label
     assert not features.grad.any()
 
 
-def test_invalid_settings_get_their_sentence():
+def test_invalid_settings_are_refused():
     says(lambda: NTXentLoss(temperature=0.0), errors.OptionError, ["temperature is 0.0", "above 0"])

@@ -1,4 +1,4 @@
-"""OLE against the nuclear norms of numpy and the gradient of autograd."""
+"""OLE vs the nuclear norms of numpy and the gradient of autograd."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_a_class_smaller_than_delta_is_pulled_by_the_batch_only():
     assert not torch.allclose(pulled[labels == 1], whole[labels == 1])
 
 
-def test_the_weight_of_ole_goes_outside():
+def test_a_weight_multiplies_ole_and_its_gradient():
     features, labels = batch()
     once = gradient_of(lambda x: ole(x, labels), features)
     torch.testing.assert_close(gradient_of(lambda x: 2 * ole(x, labels), features), 2 * once)

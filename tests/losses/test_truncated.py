@@ -1,4 +1,4 @@
-"""Lq and truncated Lq against the formula in float64, by hand, and at the ends of the scale."""
+"""Lq and truncated Lq vs the formula in float64, by hand, and at the ends of the scale."""
 
 import math
 
@@ -97,7 +97,7 @@ def test_saturated_logits_have_the_values_and_slopes_of_the_limits(q, kind):
             assert torch.autograd.grad(value, endless)[0].isfinite().all()
 
 
-def test_one_class_and_no_sample_cost_nothing():
+def test_the_loss_is_zero_for_one_class_and_for_an_empty_batch():
     one = torch.tensor([[2.0], [-1.0]], requires_grad=True)
     for loss in (GeneralizedCrossEntropyLoss(), TruncatedLoss()):
         value = loss(one, torch.tensor([0, 0]))

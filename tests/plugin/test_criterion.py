@@ -110,7 +110,7 @@ def test_outputs_with_logits_and_accumulated_gradients_as_the_trainer_calls_it()
     torch.testing.assert_close(half.double(), expected_loss(model, images[:12], labels[:12]) / 2)
 
 
-def test_a_frozen_backbone_is_said():
+def test_a_frozen_backbone_gets_a_warning():
     model = SmallCNN()
     for parameter in model.body.parameters():
         parameter.requires_grad_(False)
@@ -156,7 +156,7 @@ def test_an_ignored_label_of_none_is_the_default():
     assert opl.regularize(Segmentation(None), SmallCNN()).projection.ignore_index == -100
 
 
-def test_evaluation_with_gradients_is_the_base_criterion_unless_asked_otherwise():
+def test_evaluation_with_gradients_is_the_base_criterion_unless_in_eval_is_set():
     """As in validation loops without `torch.no_grad()`, and attacks on a model in evaluation mode."""
     model, (images, labels) = SmallCNN().eval(), data()
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)

@@ -237,7 +237,7 @@ def test_heads_can_be_switched_after_many_batches():
         check(model, criterion, images, labels)
 
 
-def test_a_head_inside_a_checkpoint_that_is_used_later_is_kept_after_one_sentence():
+def test_a_head_inside_a_checkpoint_that_is_used_later_is_refused_once_and_then_kept():
     model, (images, labels) = Heads(), data(classes=2)
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)
     for _ in range(12):

@@ -188,7 +188,7 @@ def test_what_moves_rows_between_a_deep_layer_and_the_logits_is_followed(name):
     agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(follow(model.seen[0]), labels))
 
 
-def test_rows_that_depend_on_all_samples_get_a_sentence_whose_advice_works():
+def test_rows_that_depend_on_all_samples_are_refused_and_the_advice_works():
     model, (images, labels) = Net(), data()
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)
 
@@ -203,7 +203,7 @@ def test_rows_that_depend_on_all_samples_get_a_sentence_whose_advice_works():
     agrees(model, advised(logits, labels), expected)
 
 
-def test_a_repeated_row_gets_the_same_sentence():
+def test_a_repeated_row_is_refused_too():
     model, (images, labels) = Net(), data()
     for options in ({}, {"features": "pool"}):
         criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
@@ -211,7 +211,7 @@ def test_a_repeated_row_gets_the_same_sentence():
         says(lambda c=criterion, x=logits: c(x, labels), errors.FeatureError, ["several rows", "features="])
 
 
-def test_classes_that_come_from_different_views_get_a_sentence_whose_advice_works():
+def test_classes_that_come_from_different_views_are_refused_and_the_advice_works():
     model, x, labels = Views(), torch.randn(24, 3, 6), torch.arange(24) % 4
 
     def mixed():

@@ -18,7 +18,7 @@ MASK = (torch.arange(6) < LENGTHS[:, None]).long()
 LABELS = torch.arange(9) % 3
 
 
-def test_the_last_word_of_gpt_2_is_found_behind_its_padding():
+def test_the_last_token_of_gpt_2_is_used_despite_padding():
     """The score is computed for every word, and the last one that is no padding is taken of each sample."""
     model = transformer(
         "GPT2ForSequenceClassification", "GPT2Config",
@@ -32,7 +32,7 @@ def test_the_last_word_of_gpt_2_is_found_behind_its_padding():
 
 
 @pytest.mark.parametrize("shape", ["words last", "classes second", "flat", "without the first word"])
-def test_every_word_has_its_vector(shape):
+def test_every_token_has_its_vector(shape):
     model = transformer("BertForTokenClassification", "BertConfig", **LAYERS, vocab_size=50)
     seen = hooked(model.classifier)
     labels = torch.randint(0, 3, WORDS.shape, generator=torch.Generator().manual_seed(2)).where(MASK > 0, -100)
@@ -75,7 +75,7 @@ def test_every_pixel_of_segformer_has_its_vector(size):
     agrees(model, criterion(logits, labels), expected)
 
 
-def test_contrastive_clip_gets_a_sentence():
+def test_contrastive_clip_is_refused():
     config = transformers.CLIPConfig(
         vision_config={**LAYERS, "image_size": 32, "patch_size": 16}, text_config={**LAYERS, "vocab_size": 50}
     )
