@@ -25,13 +25,6 @@ ALLOWED = {  # tests of what a pickle does to our own objects, and of pickles th
 }
 
 
-@functools.cache
-def trees(folder: str) -> dict[str, ast.Module]:
-    """Every module in a folder, by its path."""
-    paths = sorted((ROOT / folder).rglob("*.py"))
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
-
-
 def names_of_imports(tree: ast.AST) -> dict[str, str]:
     """What each name of a module means: `from os import system as run` makes `run` mean `os.system`."""
     meant = {}
@@ -79,19 +72,30 @@ def faults(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
         yield from ((node.lineno, name, reason) for reason, found in reasons.items() if found)
 
 
+@functools.cache
+def calls_of(folder: str) -> dict[str, list[list[tuple]]]:
+    """For every module in a folder, what each rule reports; the rules about files are for `src` alone."""
+    rules = (faults, writes, without_encoding) if folder == "src" else (faults,)
+    calls = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))  # not kept: so many objects slow the garbage collector
+        calls[path.relative_to(ROOT).as_posix()] = [list(rule(tree)) for rule in rules]
+    return calls
+
+
 @pytest.mark.parametrize("folder", ["src", "benchmarks", "examples", "tests"])
 def test_nothing_that_runs_what_a_file_says_is_called(folder):
     assert [
         f"{path}:{line} {name} {reason}"
-        for path, tree in trees(folder).items()
-        for line, name, reason in faults(tree)
+        for path, (forbidden, *_) in calls_of(folder).items()
+        for line, name, reason in forbidden
         if name not in ALLOWED.get(path, ())
     ] == []
 
 
 def test_every_exception_is_still_needed():
     for path, names in ALLOWED.items():
-        assert names <= {name for _, name, _ in faults(trees(path.partition("/")[0])[path])}, path
+        assert names <= {name for _, name, _ in calls_of(path.partition("/")[0])[path][0]}, path
 
 
 OPENERS = {"open", "fdopen", "ZipFile", "TarFile", "GzipFile", "File", "memmap", "open_memmap"}  # write in some modes
@@ -174,16 +178,14 @@ def is_text(node: ast.expr) -> bool:
 
 def test_files_are_written_by_one_function():
     other = []
-    for module, tree in trees("src").items():
-        calls = list(writes(tree))
+    for module, (_, calls, _) in calls_of("src").items():
         other += [f"{module}:{line} {name}" for line, name in calls if name not in WRITERS.get(module, set())]
         assert WRITERS.get(module, set()) <= {name for _, name in calls}, module
     assert other == []
 
 
 def test_text_is_read_and_written_as_utf_8_whatever_the_locale():
-    calls = {path: list(without_encoding(tree)) for path, tree in trees("src").items()}
-    assert {path: names for path, names in calls.items() if names} == {}
+    assert {path: names for path, (*_, names) in calls_of("src").items() if names} == {}
 
 
 FORBIDDEN = [

@@ -39,6 +39,7 @@ def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, sof
     from opl._kernels import class_sums, tiled
 
     monkeypatch.setattr(tiled, "TILE", 7)
+    monkeypatch.setattr(tiled, "GRAM_ROWS", 1)
     monkeypatch.setattr(class_sums, "RUN", 5)
     features = torch.randn(30, 6, dtype=torch.float64)
     features = (features if signed else features.abs()).requires_grad_()
