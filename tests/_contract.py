@@ -10,26 +10,23 @@ from torch.nn import functional as F
 
 from opl import AutoGamma, Ramp
 from opl.experiments.methods.variants import CenteredProjectionLoss, LogRatioLoss, PrototypeProjectionLoss
-from opl.heads.a_softmax import ASoftmaxHead
-from opl.heads.arcface import ArcFaceHead
-from opl.heads.cosface import CosFaceHead
-from opl.heads.l_softmax import LSoftmaxHead
-from opl.heads.lgm import LGMHead
-from opl.heads.linear import LinearHead
-from opl.heads.rbf import RBFHead
-from opl.losses.anchor import AnchorLoss
-from opl.losses.center import CenterLoss
-from opl.losses.class_balanced import ClassBalancedFocalLoss
-from opl.losses.distillation import DistillationProjectionLoss
-from opl.losses.focal import FocalLoss
-from opl.losses.knowledge import KnowledgeDistillationLoss
-from opl.losses.logit_adjustment import LogitAdjustmentLoss
-from opl.losses.negative_cam import NegativeCAMLoss
-from opl.losses.nt_xent import NTXentLoss
-from opl.losses.ole import OLELoss
-from opl.losses.perpetual import PerpetualProjectionLoss
-from opl.losses.projection import OrthogonalProjectionLoss
-from opl.losses.truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
+from opl.heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, LGMHead, LinearHead, LSoftmaxHead, RBFHead
+from opl.losses import (
+    AnchorLoss,
+    CenterLoss,
+    ClassBalancedFocalLoss,
+    DistillationProjectionLoss,
+    FocalLoss,
+    GeneralizedCrossEntropyLoss,
+    KnowledgeDistillationLoss,
+    LogitAdjustmentLoss,
+    NegativeCAMLoss,
+    NTXentLoss,
+    OLELoss,
+    OrthogonalProjectionLoss,
+    PerpetualProjectionLoss,
+    TruncatedLoss,
+)
 
 ROWS, DIM, CLASSES = 20, 6, 5
 TEACHER = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(7))
@@ -37,7 +34,7 @@ ANSWERS = torch.randn(ROWS, CLASSES, generator=torch.Generator().manual_seed(8))
 
 
 def entropy(head: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(head(x, labels), labels)
+    return F.cross_entropy(head(x, labels), labels.flatten().long())
 
 
 def with_penalty(head: LGMHead, x: Tensor, labels: Tensor) -> Tensor:
@@ -45,11 +42,11 @@ def with_penalty(head: LGMHead, x: Tensor, labels: Tensor) -> Tensor:
 
 
 def taught(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
-    return loss(x, TEACHER[: len(x)])
+    return loss(x, TEACHER[: len(x)], labels)
 
 
 def answered(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
-    return loss(x, ANSWERS[: len(x)])
+    return loss(x, ANSWERS[: len(x)], labels)
 
 
 def plain(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a bad call must get: its named exception, and one sentence with what was wrong."""
+"""What an invalid call must get: a named exception, and one sentence with the cause and the cure."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def says(call: Callable[[], object], kind: type[Exception], words: Iterable[str]) -> None:
-    """`call` raises `kind` with one sentence that has all of the words."""
+    """Assert that `call` raises `kind` with one sentence that contains all `words`."""
     with pytest.raises(kind) as caught:
         call()
     message = str(caught.value)
@@ -14,3 +14,13 @@ def says(call: Callable[[], object], kind: type[Exception], words: Iterable[str]
         assert word in message, message
     assert "\n" not in message
     assert message.endswith(".")
+
+
+def refuses(table: dict[str, tuple[Callable[[], object], type[Exception], Iterable[str]]]) -> Callable[[str], None]:
+    """Make a test that checks each entry of a table with `says`."""
+
+    @pytest.mark.parametrize("case", table)
+    def test(case: str) -> None:
+        says(*table[case])
+
+    return test

@@ -1,8 +1,8 @@
-"""A small network, a batch for it, its loss by another way, and the loop that everybody trains with."""
+"""Networks and batches for tests of the plugin, what a hook sees in them, and a plain training loop."""
 
+import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 
 class SmallCNN(nn.Module):
@@ -39,16 +39,6 @@ def data(rows: int = 24, classes: int = 4, size: int = 16):
     return torch.randn(rows, 3, size, size) + labels[:, None, None, None], labels
 
 
-def expected_loss(model, images, labels, weight=1.0, gamma=0.5):
-    """Cross-entropy plus the textbook matrix of cosines, from the model's own method."""
-    features = model.embed(images)
-    cosines = F.cosine_similarity(features[:, None], features[None], dim=-1)
-    same = labels[:, None] == labels
-    s = cosines[same & ~torch.eye(len(labels), dtype=torch.bool)].mean()
-    d = cosines[~same].abs().mean()
-    return F.cross_entropy(model.fc(features), labels) + weight * (1 - s + gamma * d), s, d
-
-
 def train(model, criterion, forward=None, steps: int = 3):
     """The loop that everybody has; returns its losses."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -62,3 +52,23 @@ def train(model, criterion, forward=None, steps: int = 3):
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def hooked(layer):
+    """The inputs of a layer, one entry per pass."""
+    seen = []
+    layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    return seen
+
+
+def transformer(kind, config, **settings):
+    """A model of `transformers` with random weights and three classes, in training mode without dropout."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    for name in (kind, config):
+        if not hasattr(transformers, name):
+            pytest.skip(f"transformers has no {name}")
+    model = getattr(transformers, kind)(getattr(transformers, config)(**settings, num_labels=3)).train()
+    for layer in model.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.p = 0.0
+    return model

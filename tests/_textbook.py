@@ -17,9 +17,15 @@ def textbook(features: Tensor, labels: Tensor, gamma: float = 0.5, ignore_index:
     return 1 - s + gamma * d
 
 
+def expected_loss(model: nn.Module, images: Tensor, labels: Tensor, weight: float = 1.0, gamma: float = 0.5) -> Tensor:
+    """Cross-entropy plus the textbook loss of what `model.embed` returns."""
+    features = model.embed(images)
+    return F.cross_entropy(model.fc(features), labels) + weight * textbook(features, labels, gamma)
+
+
 def agrees(model: nn.Module, loss: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
     """Both losses and their gradients with respect to every weight are the same."""
-    weights = [each for each in model.parameters() if each.requires_grad]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
     torch.testing.assert_close(loss.double(), expected.double(), rtol=tolerance, atol=tolerance)
     ours = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
     theirs = torch.autograd.grad(expected, weights, retain_graph=True, allow_unused=True)

@@ -1,17 +1,15 @@
 """What several tests share: the answers by definition, and processes that work together."""
 
-import functools
 import math
 import os
 import socket
-from collections import Counter
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 from torch import Tensor
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for child processes: two with two threads each crawl
@@ -23,31 +21,6 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize="CI" in os.environ, **COMMON)
 settings.register_profile("fuzz", max_examples=500, print_blob=True, **COMMON)
 settings.load_profile("default")
-EXAMPLES: Counter[str] = Counter()
-
-
-def pytest_collection_modifyitems(items):
-    """Count the examples of every property."""
-    for test in {item.obj for item in items if is_hypothesis_test(item.obj)}:
-        test.hypothesis.inner_test = _counted(test.hypothesis.inner_test)
-
-
-def _counted(test):
-    @functools.wraps(test)
-    def call(*args, **kwargs):
-        EXAMPLES[test.__module__] += 1
-        return test(*args, **kwargs)
-
-    return call
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Print the number of examples, in all and by file."""
-    if EXAMPLES:
-        terminalreporter.section("examples of properties")
-        for name, count in EXAMPLES.most_common():
-            terminalreporter.line(f"{count:>8,} {name}")
-        terminalreporter.line(f"{EXAMPLES.total():>8,} in all")
 
 
 def by_definition(

@@ -29,7 +29,9 @@ from _contract import (
     value_and_gradients,
     with_gradients,
 )
-from opl.heads.lgm import LGMHead
+from _said import says
+from opl.errors import FeatureError, LabelError
+from opl.heads import LGMHead
 
 
 def for_every(cases: dict[str, Case]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -157,7 +159,7 @@ def test_all_of_it_moves_to_another_device_and_type(case):
 
 
 @for_every(CASES)
-def test_in_float64_it_has_the_digits_of_float64(case):
+def test_it_has_the_precision_of_float64(case):
     """A small step along the gradient changes the value as the gradient says, to more digits than fp32 has."""
     module, (x, labels) = case.build().double().eval(), some(case)
     x = x.detach().double().requires_grad_()
@@ -185,19 +187,19 @@ def assert_compiled_is_eager(case: Case, **options) -> None:
 
 @pytest.mark.slow
 @for_every(CASES)
-def test_compiled_it_is_the_same_and_one_graph(case):
+def test_compiling_gives_the_same_values_in_one_graph(case):
     assert_compiled_is_eager(case, backend="aot_eager", fullgraph=case is not CASES["OLELoss"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ArcFaceHead", "LGMHead", "CenterLoss"])
-def test_compiled_by_inductor_to_machine_code_it_is_the_same(name):
+def test_inductor_gives_the_same_values(name):
     assert_compiled_is_eager(CASES[name], fullgraph=True)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @for_every(CASES)
-def test_autocast_leaves_its_digits_alone(case, kind):
+def test_autocast_does_not_change_the_precision(case, kind):
     module, (x, labels) = case.build(), some(case)
     x = x.detach().to(kind)
     at, again = x.float().requires_grad_(), x.clone().requires_grad_()
@@ -222,10 +224,57 @@ def test_a_module_that_is_all_bfloat16_works(case):
     torch.testing.assert_close([value.float() for value in got], expected, rtol=2e-2, atol=1e-2)
 
 
+# It accepts other shapes and types of the same batch, and refuses what is no batch
+
+
+@for_every(CASES)
+def test_columns_of_small_integers_and_pooled_maps_are_the_same_batch(case):
+    module, (x, labels) = case.build(), some(case)
+    expected = case.loss(copy.deepcopy(module), x, labels)
+    pooled = x if x.ndim == 4 else x[:, :, None, None]
+    assert torch.equal(case.loss(module, pooled, labels[:, None].int()), expected)
+
+
+WRONG = {
+    "one row": (lambda x, labels: (x[0], labels), FeatureError, "have shape"),
+    "a video": (lambda x, labels: (torch.zeros(ROWS, 6, 2, 2, 2), labels), FeatureError, "have shape"),
+    "integers": (lambda x, labels: (x.detach().long(), labels), FeatureError, "torch.int64: pass a floating-point"),
+    "a list": (lambda x, labels: (x.tolist(), labels), FeatureError, "are a list: pass a torch.Tensor"),
+    "too few labels": (lambda x, labels: (x, labels[:3]), LabelError, "3 labels for 20 features"),
+    "labels that are floats": (lambda x, labels: (x, labels.float()), LabelError, "labels.long()"),
+    "labels that are a list": (lambda x, labels: (x, labels.tolist()), LabelError, "are a list: pass a torch.Tensor"),
+    "a negative label": (lambda x, labels: (x, labels.where(labels != 1, -1)), LabelError, "label -1"),
+    "a class too many": (lambda x, labels: (x, labels.where(labels != 1, 5)), LabelError, "label 5"),
+    "label rows": (lambda x, labels: (x, torch.full((ROWS, CLASSES), 0.2)), LabelError, "labels.argmax(1)"),
+}
+ACCEPTED = {  # by loss, what is no mistake: ids without a last class, label rows, labels that only say what to ignore
+    "OLELoss": {"a class too many"},
+    "NTXentLoss": {"a negative label", "a class too many"},
+    "DistillationProjectionLoss": {"a negative label", "a class too many"},
+    "KnowledgeDistillationLoss": {"a negative label", "a class too many"},
+    "OrthogonalProjectionLoss": {"a class too many", "label rows"},
+    "CenteredProjectionLoss": {"a class too many", "label rows"},
+    "LogRatioLoss": {"a class too many", "label rows"},
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@for_every(CASES)
+def test_invalid_batches_are_refused_in_one_sentence(case, kind):
+    change, error, words = WRONG[kind]
+    module, (x, labels) = case.build(), some(case)
+    if kind in ACCEPTED.get(type(module).__name__, ()):
+        assert case.loss(module, *change(x, labels)).isfinite()
+    else:
+        labels[0] = -100
+        says(lambda: case.loss(module, *change(x, labels)), error, [words])
+
+
 # It stays finite at the edges
 
 EDGES = {
     "all zeros": lambda x, labels: (0 * x, labels),
+    "all zeros, fp16": lambda x, labels: (0 * x.half(), labels),
     "some rows zeros": lambda x, labels: (torch.cat([0 * x[:10], x[10:]]), labels),
     "huge": lambda x, labels: (1e4 * x.sign(), labels),
     "tiny": lambda x, labels: (1e-30 * x.sign(), labels),
@@ -247,6 +296,7 @@ def assert_finite(case: Case, module: nn.Module, x: Tensor, labels: Tensor) -> N
         assert gradients[0].dtype == x.dtype
         assert all(number.isfinite().all() for number in (value, *gradients))
     assert all(number.isfinite().all() for number in state(module).values())
+    assert {number.dtype for number in state(module).values()} <= {torch.float32, torch.int64}
 
 
 @pytest.mark.parametrize("edge", EDGES)

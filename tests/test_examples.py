@@ -57,7 +57,7 @@ NEEDS = {
 
 
 @pytest.mark.parametrize("name", NEEDS)
-def test_the_code_of_others_trains_with_it(name):
+def test_the_example_trains_features_with_better_separated_classes(name):
     needs(NEEDS[name])
     without, with_opl = (
         geometry(line) for line in run(str(EXAMPLES / f"{name}.py")).splitlines() if line.startswith("weight")

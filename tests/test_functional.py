@@ -1,10 +1,8 @@
-"""The loss against its definition, for every form, label kind, algorithm and edge."""
-
-import os
+"""The loss vs its definition, for every form, label kind, algorithm and edge."""
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _batches import FORMS, algorithms_for, batches, by_class_sums
@@ -12,14 +10,9 @@ from conftest import by_definition
 from opl import functional, orthogonal_projection
 
 
-@settings(
-    max_examples=int(os.environ.get("OPL_TEST_CASES", "600")),
-    derandomize="CI" in os.environ,  # new cases at every desk, the same ones in CI
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(batches(), st.sampled_from(FORMS), st.sampled_from([0.0, 0.5, 2.0]))
-def test_every_way_equals_the_double_loop_in_value_and_gradient(batch, form, gamma):
+def test_every_algorithm_equals_the_double_loop_in_value_and_gradient(batch, form, gamma):
     features, labels = batch
     features.requires_grad_()
     expected = by_definition(features, labels, gamma=gamma, form=form)
@@ -46,10 +39,11 @@ def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, sof
     from opl._kernels import class_sums, tiled
 
     monkeypatch.setattr(tiled, "TILE", 7)
+    monkeypatch.setattr(tiled, "GRAM_ROWS", 1)
     monkeypatch.setattr(class_sums, "RUN", 5)
-    features = torch.randn(60, 6, dtype=torch.float64)
+    features = torch.randn(30, 6, dtype=torch.float64)
     features = (features if signed else features.abs()).requires_grad_()
-    labels = torch.rand(60, 4, dtype=torch.float64).softmax(1) if soft else torch.randint(0, 3, (60,))
+    labels = torch.rand(30, 4, dtype=torch.float64).softmax(1) if soft else torch.randint(0, 3, (30,))
     labels[::11] = -100
     expected = by_definition(features, labels, gamma=0.5, form=form)
     gradient = torch.autograd.grad(expected[0], features)[0]
@@ -59,7 +53,7 @@ def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, sof
         torch.testing.assert_close(torch.autograd.grad(got.loss, features)[0], gradient, rtol=1e-8, atol=1e-10)
 
 
-def test_classes_at_exact_right_angles_have_nothing_left_to_learn_where_a_relu_is_open():
+def test_orthogonal_classes_have_no_gradient_where_features_are_positive():
     features = torch.eye(4, dtype=torch.float64).repeat(3, 1).requires_grad_()
     labels = torch.arange(4).repeat(3)
     for algorithm in ("pairs", "class_sums", "tiled"):
@@ -70,54 +64,33 @@ def test_classes_at_exact_right_angles_have_nothing_left_to_learn_where_a_relu_i
         assert (gradient == 0).all() or by_class_sums(algorithm, features, labels)
 
 
-def test_one_hot_rows_give_the_integer_result():
-    features = torch.randn(40, 8)
-    labels = torch.randint(0, 5, (40,))
-    rows = torch.nn.functional.one_hot(labels, 5).float()
-    for form in FORMS:
-        hard = orthogonal_projection(features, labels, form=form, algorithm="pairs")
-        assert hard == orthogonal_projection(features, rows, form=form, algorithm="pairs")
-        torch.testing.assert_close(torch.stack(orthogonal_projection(features, rows, form=form)), torch.stack(hard))
+FEW_SAME, FEW_OTHER = torch.arange(2048), torch.zeros(2048, dtype=torch.long)
+FEW_SAME[[10, 20, 30]] = torch.tensor([9, 19, 29])  # three positive pairs
+FEW_OTHER[7] = 1  # one sample vs all others
 
 
-def test_a_column_of_labels_and_pooled_maps_are_the_same_batch():
-    features, labels = torch.randn(12, 5), torch.randint(0, 3, (12,))
-    plain = orthogonal_projection(features, labels)
-    assert plain == orthogonal_projection(features[:, :, None, None], labels[:, None].int())
-
-
-def cancelling_batches():
-    """fp32 batches of 4,096 in which the pairs of one kind are very few."""
-    few_same = torch.arange(4096)
-    few_same[[10, 20, 30]] = torch.tensor([9, 19, 29])  # three positive pairs
-    few_other = torch.zeros(4096, dtype=torch.long)
-    few_other[7] = 1  # one sample against all others
-    return {"three same-class pairs": few_same, "one sample of another class": few_other}
-
-
-@pytest.mark.parametrize("kind", cancelling_batches())
-@pytest.mark.parametrize("algorithm", ["auto", "pairs", "class_sums", "tiled"])
+@pytest.mark.parametrize("labels", [FEW_SAME, FEW_OTHER], ids=["few same", "few other"])
 @pytest.mark.parametrize("signed", [False, True])
-def test_large_fp32_batches_with_few_pairs_keep_their_digits(kind, algorithm, signed):
-    labels = cancelling_batches()[kind]
-    features = torch.randn(4096, 16)
+@pytest.mark.parametrize("form", ["mean_abs", "mean"])
+def test_large_fp32_batches_with_few_pairs_of_one_kind_are_precise(labels, signed, form):
+    features = torch.randn(2048, 16)
     features = features if signed else features.abs()
-    form = "mean" if algorithm == "class_sums" else "mean_abs"
-    single = features.clone().requires_grad_()
     double = features.double().requires_grad_()
-    got = orthogonal_projection(single, labels, form=form, algorithm=algorithm)
     unit = torch.nn.functional.normalize(double, dim=1)
     cosines = unit @ unit.T
     same = labels[:, None] == labels
     other = cosines[~same] if form == "mean" else cosines[~same].abs()
-    s = cosines[same & ~torch.eye(4096, dtype=torch.bool)].mean()
+    s = cosines[same & ~torch.eye(2048, dtype=torch.bool)].mean()
     expected = torch.stack([1 - s + 0.5 * other.mean(), s, other.mean()])
-    torch.testing.assert_close(torch.stack(got).double(), expected, rtol=0, atol=1e-5)
-    got.loss.backward()
-    expected[0].backward()
-    error = (single.grad.double() - double.grad).norm(dim=1) / double.grad.norm(dim=1)
-    assert error.max() < 1e-3
-    assert error.median() < 1e-5
+    (exact,) = torch.autograd.grad(expected[0], double)
+    for algorithm in ["class_sums"] if form == "mean" else ["auto", "pairs", "tiled"]:
+        single = features.clone().requires_grad_()
+        got = orthogonal_projection(single, labels, form=form, algorithm=algorithm)
+        torch.testing.assert_close(torch.stack(got).double(), expected, rtol=0, atol=1e-5)
+        got.loss.backward()
+        error = (single.grad.double() - exact).norm(dim=1) / exact.norm(dim=1)
+        assert error.max() < 1e-3
+        assert error.median() < 1e-5
 
 
 def test_edges_have_a_defined_loss_and_no_gradient():
@@ -136,41 +109,6 @@ def test_edges_have_a_defined_loss_and_no_gradient():
     assert one_class.other == 0
     singletons = orthogonal_projection(torch.randn(6, 3), torch.arange(6))
     assert singletons.same == 0
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("algorithm", ["pairs", "class_sums", "tiled"])
-def test_half_precision_with_zero_rows_and_long_rows_is_finite_and_close(dtype, algorithm):
-    features = torch.rand(64, 16)
-    features[::5] = 0
-    features[1::5] *= 1e4 / features[1::5].norm(dim=1, keepdim=True)
-    features = features.to(dtype).requires_grad_()
-    labels = torch.randint(0, 4, (64,))
-    got = orthogonal_projection(features, labels, algorithm=algorithm)
-    got.loss.backward()
-    assert got.loss.dtype == torch.float32
-    assert features.grad.dtype == dtype
-    assert features.grad.isfinite().all()
-    assert not features.grad[::5].any()
-    exact = features.detach().double().requires_grad_()
-    expected = by_definition(exact, labels, gamma=0.5, form="mean_abs")
-    torch.testing.assert_close(got.loss.double(), expected[0], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("scale", [1e-18, 1e18, 1e-37, 1e30])
-@pytest.mark.parametrize("algorithm", ["pairs", "class_sums", "tiled"])
-def test_extreme_lengths_in_fp32_have_the_right_direction(scale, algorithm):
-    features, labels = torch.rand(40, 300), torch.randint(0, 3, (40,))
-    scaled = (features * scale).requires_grad_()
-    got = orthogonal_projection(scaled, labels, algorithm=algorithm)
-    plain = features.clone().requires_grad_()
-    expected = orthogonal_projection(plain, labels, algorithm=algorithm)
-    torch.testing.assert_close(got.loss, expected.loss)
-    got.loss.backward()
-    expected.loss.backward()
-    if scale < 1e30:  # there the gradient, 1e-32 of ours, is still a number of fp32, but a coarse one
-        torch.testing.assert_close(scaled.grad * scale, plain.grad, rtol=1e-3, atol=1e-7)
-    assert scaled.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("backward_inside", [False, True])
@@ -203,7 +141,7 @@ def test_the_parts_are_differentiable_on_their_own():
             torch.testing.assert_close(found, gradient, rtol=1e-8, atol=1e-12)
 
 
-def test_the_way_is_chosen_as_documented():
+def test_the_algorithm_is_chosen_as_documented():
     def algorithm(features, labels, form="mean_abs"):
         return functional.select_algorithm(features, labels, form=form)
 
@@ -217,21 +155,6 @@ def test_the_way_is_chosen_as_documented():
     few_rows = torch.rand(1500, 1000).softmax(1)
     assert algorithm(torch.rand(1500, 8), few_rows) == "tiled"
     assert algorithm(torch.rand(1500, 8), torch.rand(1500, 10).softmax(1)) == "class_sums"
-
-
-def test_the_docstrings_examples_are_true():
-    import doctest
-
-    import opl
-    from opl import errors, schedules, verification
-    from opl.losses import projection, queue
-    from opl.plugin import criterion, graph, tap
-
-    names = {"torch": torch, "nn": torch.nn, "OrthogonalProjectionLoss": opl.OrthogonalProjectionLoss}
-    for module in (functional, criterion, graph, tap, projection, queue, schedules, verification, errors):
-        result = doctest.testmod(module, extraglobs=names)
-        assert result.attempted > 0
-        assert result.failed == 0, module.__name__
 
 
 @pytest.mark.parametrize("soft", [False, True])

@@ -1,7 +1,5 @@
 """Geometry of many batches: split, merged, saved, and summed over processes."""
 
-from itertools import pairwise
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,32 +11,11 @@ from opl.errors import DistributedError, OptionError
 from opl.geometry import Geometry, measure
 
 
-@pytest.mark.parametrize("cuts", [(0, 24), (0, 1, 24), (0, 7, 7, 20, 24), tuple(range(25))])
-def test_any_split_into_batches_gives_the_same_numbers(cuts):
-    features, labels = some("zero rows")
-    geometry = Geometry(5, num_classes=4)
-    for start, stop in pairwise(cuts):
-        assert geometry.update(features[start:stop], labels[start:stop]) is geometry
-    expected = every_pair(features, labels)
-    assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
-    assert geometry.counts.tolist() == [labels.tolist().count(c) for c in range(4)]
-
-
 def test_large_call_is_processed_in_blocks_without_losing_rows(monkeypatch):
     features, labels = some("signed", rows=23)
     monkeypatch.setattr(opl.geometry, "ROWS", 5)
     expected = every_pair(features, labels)
     assert numbers(measure(features, labels)) == exactly({name: expected[name] for name in NUMBERS})
-
-
-def test_merging_equals_concatenating():
-    features, labels = some("signed")
-    one, two = measure(features[:9], labels[:9], num_classes=4), measure(features[9:], labels[9:], num_classes=4)
-    expected = every_pair(features, labels)
-    assert one.merge(two) is one
-    assert numbers(one) == exactly({name: expected[name] for name in NUMBERS})
-    before = every_pair(features[9:], labels[9:])
-    assert numbers(two) == exactly({name: before[name] for name in NUMBERS})
 
 
 @pytest.mark.parametrize("positive_first", [True, False])
@@ -64,16 +41,6 @@ def test_updates_continue_after_inference_mode():
     geometry.update(features[9:], labels[9:])
     expected = every_pair(features, labels)
     assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
-
-
-def test_saved_sums_are_restored_as_a_copy(tmp_path):
-    features, labels = some("signed")
-    torch.save(measure(features[:9], labels[:9], num_classes=4).state_dict(), tmp_path / "sums.pt")
-    saved = torch.load(tmp_path / "sums.pt", weights_only=True)
-    geometry = Geometry(5, num_classes=4).load_state_dict(saved).update(features[9:], labels[9:])
-    expected = every_pair(features, labels)
-    assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
-    assert saved["counts"].sum() == 9
 
 
 def _process(rank, folder):
@@ -105,27 +72,22 @@ def two_processes(tmp_path_factory):
     return [torch.load(f"{folder}/{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_all_reduce_gives_each_process_the_geometry_of_both(two_processes, rank):
+@pytest.mark.slow
+def test_all_reduce_gives_each_process_the_geometry_of_both(two_processes):
     features, labels = whole()
-    expected, found = every_pair(features, labels), two_processes[rank]
-    assert found["numbers"] == exactly({name: expected[name] for name in NUMBERS})
-    assert found["counts"] == [labels.tolist().count(c) for c in range(4)]
-    assert (found["negative"], found["both negative"]) == (1, 1)
+    for result in two_processes:
+        expected = every_pair(features, labels)
+        assert result["numbers"] == exactly({name: expected[name] for name in NUMBERS})
+        assert result["counts"] == [labels.tolist().count(c) for c in range(4)]
+        assert (result["negative"], result["both negative"]) == (1, 1)
+        expected = every_pair(*uneven_halves()[1])  # the other process has no batch
+        assert result["one empty"] == exactly({name: expected[name] for name in NUMBERS})
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_all_reduce_with_a_process_without_batches(two_processes, rank):
-    expected = every_pair(*uneven_halves()[1])
-    assert two_processes[rank]["one empty"] == exactly({name: expected[name] for name in NUMBERS})
-
-
-def test_processes_with_different_shapes_all_raise(two_processes):
+@pytest.mark.slow
+def test_all_reduce_raises_for_different_shapes_and_for_processes_outside_of_the_group(two_processes):
     assert "process 1 has a geometry of 5 classes" in two_processes[0]["shapes"]
     assert "process 0 has a geometry of 4 classes" in two_processes[1]["shapes"]
-
-
-def test_all_reduce_over_a_group_raises_for_processes_outside_of_it(two_processes):
     expected = every_pair(*uneven_halves()[0])
     assert two_processes[0]["group"] == exactly({name: expected[name] for name in NUMBERS})
     assert "not a member" in two_processes[1]["group"]

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -90,36 +89,6 @@ def test_import_graph_has_no_cycle():
         list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(f"import cycle: {error.args[1]}")
-
-
-def test_no_function_is_defined_twice():
-    places: dict[str, list[str]] = {}
-    for name, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                body = node.body[1:] if ast.get_docstring(node) else node.body
-                if len(body) > 1:
-                    places.setdefault("\n".join(map(ast.dump, body)), []).append(f"{name}.{node.name}")
-    assert [names for names in places.values() if len(names) > 1] == []
-
-
-def test_test_files_have_different_names():
-    """pytest imports them by their file names."""
-    names = Counter(file.name for file in Path(__file__).parent.rglob("*.py"))
-    assert [name for name, count in names.items() if count > 1] == []
-
-
-def test_attributes_are_not_guessed():
-    """`getattr` with a default and `hasattr` guess; a protocol with a default declares what may be there."""
-    guesses = [
-        f"{name}:{node.lineno} {ast.unparse(node)}"
-        for name, tree in TREES.items()
-        if not name.startswith("opl.plugin")  # which wraps the objects of other people
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id == "hasattr" or (node.func.id == "getattr" and len(node.args) == 3)
-    ]
-    assert guesses == []
 
 
 def test_tables_charts_and_pages_need_no_torch():

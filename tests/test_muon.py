@@ -1,4 +1,4 @@
-"""Muon with SGD against singular values, torch's SGD, and its own state."""
+"""Muon with SGD vs singular values, torch's SGD, and its own state."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Schedules against their definition, step by step."""
+"""Schedules vs their definition, step by step."""
 
 import math
 

@@ -71,22 +71,22 @@ def test_a_wrong_setting_is_named_with_its_value_and_range(settings, sentence):
         check_settings(Outer(**settings))
 
 
-def test_settings_inside_of_others_are_named_by_their_flag():
+def test_nested_settings_are_named_by_their_flag():
     with pytest.raises(OptionError, match=r"^method\.share is 2 but must be a number between 0 and 1\.$"):
         check_settings(Inner(2), "method.")
 
 
-def test_right_settings_pass():
+def test_valid_settings_pass():
     check_settings(Outer(rate=1, maybe=0.1, widths=(), inners=(Inner(0), Inner(1)), half_open=0.999, depth=20))
 
 
 @pytest.mark.parametrize("name", ["digits-opl", "a", "a.b", "x" * 200, "cifar100_resnet", "é", "-a", "a b"])
-def test_ordinary_words_name_a_folder(name):
+def test_ordinary_names_are_accepted_for_folders(name):
     assert FolderName().allows(name)
 
 
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../x", "a/b", "/", "\\", "a\n", "x" * 201, "C:", "\udcff", ".a", "é" * 101]
 )
-def test_words_that_lead_elsewhere_name_none(name):
+def test_names_that_lead_elsewhere_are_refused_for_folders(name):
     assert not FolderName().allows(name)

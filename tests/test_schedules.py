@@ -11,7 +11,7 @@ import opl
 from _free_features import features_with
 from _gloo import together
 from _loss_features import batch, compare_with_one_process, pairs_by_loops, same_by_value_and_gradient
-from _said import says
+from _said import refuses, says
 from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors, schedules
 
 
@@ -76,7 +76,7 @@ def test_gamma_auto_is_its_floor_where_the_rule_does_not_apply(form, given):
     assert not loss.rule.sums.any()
 
 
-def test_gamma_auto_of_references_gets_a_sentence():
+def test_gamma_auto_refuses_references():
     features, labels = positive_batch(0)
     loss = OrthogonalProjectionLoss(gamma="auto").double()
     says(lambda: loss(features, labels, (features, labels)), errors.OptionError, ["references", "number"])
@@ -148,6 +148,7 @@ def compare_rules(rank: int, sizes: list[int]) -> None:
     compare_with_one_process(rank, sizes, RULES)
 
 
+@pytest.mark.slow
 def test_several_processes_equal_one_in_value_gradient_and_state(tmp_path):
     together(compare_rules, 2, tmp_path, [8, 5])
 
@@ -165,10 +166,7 @@ REFUSALS = {
     ),
 }
 
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_invalid_settings_are_refused(case):
-    says(*REFUSALS[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(REFUSALS)
 
 
 @pytest.mark.parametrize("options", [{"gamma": "auto"}, {"gamma": Ramp(0.0, 1.0, steps=5)}, {"form": "mean"}], ids=str)

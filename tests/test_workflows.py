@@ -28,13 +28,6 @@ def test_actions_are_pinned_by_commit_hash_with_their_version(path):
     assert [line for line in lines if not pinned.match(line) and "uses: ./" not in line] == []
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_an_action_has_the_same_commit_in_all_workflows(path):
-    used = {step["uses"].partition("@")[0]: step["uses"] for step in steps(path) if "uses" in step}
-    everywhere = [step["uses"] for other in WORKFLOWS for step in steps(other) if "uses" in step]
-    assert {use for use in everywhere if use.partition("@")[0] in used} == set(used.values())
-
-
 def test_the_release_notes_are_the_section_of_the_version(tmp_path):
     [command] = [
         step["run"]

@@ -817,13 +817,18 @@ def _labeled_rows(
     if not x.isfinite().all():
         raise FeatureError(f"the {name} contain NaN or infinite values: check the model and its input.")
     if len(ids) and int(ids.min()) < 0:
-        raise LabelError(f"label {int(ids.min())} is negative: class ids start at 0.")
+        raise LabelError(
+            f"label {int(ids.min())} is negative: number classes from 0 and label excluded rows {ignore_index}."
+        )
     return x, ids
 
 
 def _check_logit_labels(logits: Tensor, labels: Tensor) -> None:
     if len(labels) and int(labels.max()) >= logits.shape[1]:
-        raise LabelError(f"label {int(labels.max())} is out of range: the logits have {logits.shape[1]} classes.")
+        raise LabelError(
+            f"label {int(labels.max())} is out of range: the logits have {logits.shape[1]} classes; "
+            "pass the logits of all classes, or check the labels."
+        )
 
 
 def _check_classes(counts: Tensor, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A-Softmax against pytorch-metric-learning, its folded angle, and how its margin is let in."""
+"""A-Softmax vs pytorch-metric-learning, its folded angle, and how its margin is let in."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from _said import says
+from _said import refuses
 from opl import errors
 from opl.heads.a_softmax import ASoftmaxHead, a_softmax, anneal_blend, monotone_cosine
 
@@ -42,7 +42,7 @@ def test_the_blend_falls_from_1000_to_5_in_1659_steps():
     assert blend.tolist() == pytest.approx([1000, 892.857143, 76.923077, 8.264463, 5.001000, 5, 5], rel=1e-6)
 
 
-def test_a_softmax_lets_its_margin_in_call_by_call():
+def test_the_margin_of_a_softmax_grows_with_each_training_call():
     head = ASoftmaxHead(2, num_classes=2, margin=2)
     head.weight.data = torch.eye(2)
     features, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([0])  # cos = 0, so psi = cos(pi) = -1
@@ -71,7 +71,4 @@ BAD = {
     "a blend of 0": (build(ASoftmaxHead, base=0.0), errors.OptionError, ["base is 0.0", "above 0"]),
 }
 
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_used_gets_its_sentence(case):
-    says(*BAD[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(BAD)

@@ -1,4 +1,4 @@
-"""What the heads share: their margins, their answer at test time, half precision and kinds of labels."""
+"""What the heads share: their margins, the class they predict, and rows to ignore."""
 
 import math
 
@@ -7,18 +7,14 @@ import torch
 from _head_vectors import assert_trains_as, batch
 from torch.nn import functional as F
 
-from opl.heads.a_softmax import ASoftmaxHead
-from opl.heads.arcface import ArcFaceHead
-from opl.heads.cosface import CosFaceHead
-from opl.heads.l_softmax import LSoftmaxHead
-from opl.heads.lgm import LGMHead
-from opl.heads.linear import LinearHead
-from opl.heads.rbf import RBFHead
+from _said import says
+from opl.errors import OptionError
+from opl.heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, LGMHead, LinearHead, LSoftmaxHead, RBFHead
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning")  # of pytorch-metric-learning
 
 
-def test_the_heads_ask_their_own_formula_with_their_own_settings():
+def test_the_heads_compute_their_formula_with_their_settings():
     losses = pytest.importorskip("pytorch_metric_learning.losses")
     features, _, labels = batch()
     for head, oracle in (
@@ -52,15 +48,15 @@ def test_the_margin_of_the_cosine_heads_grows_over_the_warm_up(kind):
 
 
 HEADS = {
-    "a-softmax": lambda: ASoftmaxHead(5, num_classes=9, base=1e-3, floor=0.0),
-    "l-softmax": lambda: LSoftmaxHead(5, num_classes=9, base=1e-3),
-    "arcface": lambda: ArcFaceHead(5, num_classes=9),
-    "easy arcface": lambda: ArcFaceHead(5, num_classes=9, easy=True, margin=0.1),
-    "cosface": lambda: CosFaceHead(5, num_classes=9),
-    "lgm": lambda: LGMHead(5, num_classes=9),
-    "lgm with variances": lambda: LGMHead(5, num_classes=9, learn_variances=True),
-    "linear": lambda: LinearHead(5, num_classes=9),
-    "rbf": lambda: RBFHead(5, num_classes=9),
+    "a-softmax": lambda **options: ASoftmaxHead(5, num_classes=9, base=1e-3, floor=0.0, **options),
+    "l-softmax": lambda **options: LSoftmaxHead(5, num_classes=9, base=1e-3, **options),
+    "arcface": lambda **options: ArcFaceHead(5, num_classes=9, **options),
+    "easy arcface": lambda **options: ArcFaceHead(5, num_classes=9, easy=True, margin=0.1, **options),
+    "cosface": lambda **options: CosFaceHead(5, num_classes=9, **options),
+    "lgm": lambda **options: LGMHead(5, num_classes=9, **options),
+    "lgm with variances": lambda **options: LGMHead(5, num_classes=9, learn_variances=True, **options),
+    "linear": lambda **options: LinearHead(5, num_classes=9, **options),
+    "rbf": lambda **options: RBFHead(5, num_classes=9, **options),
 }
 
 
@@ -83,7 +79,7 @@ def test_the_margin_needs_labels_and_training_mode(name):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_at_test_time_the_nearest_class_wins(name):
+def test_the_nearest_class_is_predicted(name):
     head, features = HEADS[name]().eval(), torch.randn(200, 5)
     if name == "linear":
         wins = torch.stack([head.weight @ row + head.bias for row in features]).argmax(1)
@@ -96,32 +92,38 @@ def test_at_test_time_the_nearest_class_wins(name):
     assert torch.equal(head(features).argmax(1), wins)
 
 
+def batch_to_ignore(ignore_index):
+    features, labels = torch.randn(12, 5, dtype=torch.float64, requires_grad=True), torch.arange(12) % 7
+    ignored = torch.arange(12) % 4 == 1
+    return features, labels.masked_fill(ignored, ignore_index), ignored
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 255])
 @pytest.mark.parametrize("name", HEADS)
-def test_a_half_precision_call_leaves_the_weights_alone(name):
-    head, features, labels = HEADS[name](), torch.randn(30, 5).half(), torch.randint(9, (30,))
-    before = {key: value.clone() for key, value in head.state_dict().items() if key != "step"}
-    got = head(features, labels)
-    assert got.dtype == torch.float32
-    with torch.autocast("cpu", torch.bfloat16):
-        head(features.float(), labels)
-    for key, value in before.items():
-        assert torch.equal(head.state_dict()[key], value)
-        assert head.state_dict()[key].dtype == torch.float32
-    if name not in ("a-softmax", "l-softmax", "lgm", "lgm with variances"):  # their margin has moved on
-        assert torch.equal(head(features.float(), labels), got)
+def test_ignored_rows_have_logits_without_a_margin_and_take_no_part_in_the_loss(name, ignore_index):
+    head = HEADS[name](ignore_index=ignore_index).double()
+    features, labels, ignored = batch_to_ignore(ignore_index)
+    logits = head(features, labels)
+    torch.testing.assert_close(logits[ignored], head(features)[ignored])
+    if name not in ("linear", "rbf"):
+        head.set_step(0)  # the same margin again
+    got = F.cross_entropy(logits, labels, ignore_index=ignore_index)
+    expected = F.cross_entropy(head(features[~ignored], labels[~ignored]), labels[~ignored])
+    torch.testing.assert_close(got, expected)
+    inputs = [features, *head.parameters()]
+    torch.testing.assert_close(*(torch.autograd.grad(loss, inputs) for loss in (got, expected)))
+    says(lambda: HEADS[name](ignore_index="x"), OptionError, ["ignore_index is 'x'"])
 
 
-def test_a_half_precision_call_of_pytorch_metric_learning_does_not():
-    losses = pytest.importorskip("pytorch_metric_learning.losses")
-    loss = losses.CosFaceLoss(9, 5)
-    loss(torch.randn(30, 5).half(), torch.randint(9, (30,)))
-    assert loss.W.dtype == torch.float16
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_columns_of_labels_and_pooled_maps_are_the_same_batch(name):
-    features, labels = torch.randn(30, 5), torch.randint(9, (30,))
-    torch.manual_seed(1)
-    plain = HEADS[name]()(features, labels)
-    torch.manual_seed(1)
-    assert torch.equal(HEADS[name]()(features[:, :, None, None], labels[:, None].int()), plain)
+@pytest.mark.parametrize("name", ["lgm", "lgm with variances"])
+def test_ignored_rows_pay_no_penalty(name):
+    head = HEADS[name]().double()
+    features, labels, ignored = batch_to_ignore(-100)
+    broken = features.detach().clone()
+    broken[ignored] = torch.nan
+    expected = head.penalty(features[~ignored], labels[~ignored])
+    for x in (features, broken):
+        torch.testing.assert_close(head.penalty(x, labels), expected)
+    nothing = head.penalty(features, torch.full((12,), -100))
+    assert nothing.item() == 0
+    assert not any(slope.any() for slope in torch.autograd.grad(nothing, [*head.parameters()]))

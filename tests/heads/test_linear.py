@@ -1,12 +1,9 @@
-"""The linear head against a linear layer, and its prior."""
+"""The linear head vs a linear layer, and its prior."""
 
 import pytest
 import torch
-from _head_vectors import X, call
 from torch import nn
 
-from _said import says
-from opl import errors
 from opl.heads.linear import LinearHead
 
 
@@ -22,24 +19,9 @@ def test_a_linear_head_is_a_linear_layer():
     assert head.param_options == {}
 
 
-def test_a_prior_starts_every_sigmoid_at_one_in_the_number_of_classes():
+def test_a_prior_initializes_every_sigmoid_to_one_over_the_number_of_classes():
     head = LinearHead(64, num_classes=100, prior=True)
     assert head.bias.tolist() == pytest.approx([-4.595120] * 100)
     assert head(torch.zeros(1, 64)).sigmoid()[0].tolist() == pytest.approx([0.01] * 100)
     assert head.param_options == {"bias": {"weight_decay": 0.0}}
     assert LinearHead(2, num_classes=1, prior=True).bias.tolist() == [0]
-
-
-BAD = {
-    "a feature map": (
-        call(LinearHead(5, num_classes=9), torch.randn(4, 5, 8, 8)),
-        errors.FeatureError,
-        ["(4, 5, 8, 8)", "mean"],
-    ),
-    "integers": (call(LinearHead(5, num_classes=9), X.long()), errors.FeatureError, ["int64", "float()"]),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_used_gets_its_sentence(case):
-    says(*BAD[case])

@@ -21,22 +21,11 @@ def loss_of(labels, form, algorithm):
 
 
 @pytest.mark.parametrize("labels", [LABELS, SOFT], ids=["hard", "soft"])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("algorithm", ["pairs", "class_sums", "tiled"])
-def test_gradcheck(labels, form, algorithm):
-    x = features()
-    if algorithm == "class_sums" and form == "mean_abs":
-        x = x.detach().abs().add(0.1).requires_grad_()
-    assert torch.autograd.gradcheck(loss_of(labels, form, algorithm), x)
-
-
-@pytest.mark.parametrize("labels", [LABELS, SOFT], ids=["hard", "soft"])
 @pytest.mark.parametrize(
     ("form", "algorithm"), [*((form, "pairs") for form in FORMS), ("mean", "class_sums"), ("abs_mean", "class_sums")]
 )
 def test_second_derivatives_equal_those_of_the_double_loop(labels, form, algorithm):
     x = features()
-    assert torch.autograd.gradgradcheck(loss_of(labels, form, algorithm), x)
     ours = torch.autograd.functional.hessian(loss_of(labels, form, algorithm), x)
     expected = torch.autograd.functional.hessian(lambda y: by_definition(y, labels, gamma=0.5, form=form)[0], x)
     torch.testing.assert_close(ours, expected, rtol=1e-8, atol=1e-10)
@@ -52,7 +41,7 @@ def test_a_zero_row_has_no_second_derivative_either():
         assert not hessian[3].any()
 
 
-def test_the_tiled_way_says_that_it_has_no_second_derivative():
+def test_the_tiled_algorithm_refuses_a_second_derivative():
     x = features()
     (gradient,) = torch.autograd.grad(loss_of(LABELS, "mean_abs", "tiled")(x), x, create_graph=True)
     with pytest.raises(DerivativeError, match="algorithm='pairs'"):
@@ -75,7 +64,7 @@ def test_functional_transforms_equal_plain_autograd(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("soft", [False, True])
-def test_compiled_without_a_graph_break_it_is_the_same(form, soft):
+def test_compiling_gives_the_same_values_without_a_graph_break(form, soft):
     torch._dynamo.reset()
     compiled = torch.compile(
         lambda x, y: orthogonal_projection(x, y, form=form), fullgraph=True, backend="aot_eager", dynamic=False
@@ -95,7 +84,8 @@ def test_compiled_without_a_graph_break_it_is_the_same(form, soft):
         torch.testing.assert_close(traced.grad, eager.grad, rtol=1e-4, atol=1e-9)
 
 
-def test_compiled_by_inductor_to_machine_code_it_is_the_same():
+@pytest.mark.slow
+def test_inductor_gives_the_same_values():
     torch._dynamo.reset()
     compiled = torch.compile(lambda x, y: orthogonal_projection(x, y).loss, fullgraph=True)
     eager, traced = (torch.randn(64, 16, generator=torch.Generator().manual_seed(0)).requires_grad_() for _ in range(2))

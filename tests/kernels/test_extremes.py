@@ -162,24 +162,24 @@ OTHER_LABELS = {
 
 
 @pytest.mark.parametrize("case", OTHER_LAYOUTS)
-def test_features_of_another_layout_get_a_sentence(case):
+def test_features_of_another_layout_are_refused(case):
     cure = "to_padded_tensor" if case in ("nested", "jagged") else "to_dense()"
     says(OTHER_LAYOUTS[case], FeatureError, ["features", cure])
 
 
 @pytest.mark.parametrize("case", OTHER_LABELS)
-def test_labels_of_another_layout_get_a_sentence(case):
+def test_labels_of_another_layout_are_refused(case):
     cure = "to_padded_tensor" if case == "nested" else "to_dense()"
     says(OTHER_LABELS[case], LabelError, ["labels", cure])
 
 
 @pytest.mark.parametrize("rows", [0, 4])
-def test_label_rows_without_classes_get_a_sentence(rows):
+def test_label_rows_without_classes_are_refused(rows):
     says(lambda: orthogonal_projection(DENSE[:rows], torch.ones(rows, 0)), LabelError, ["(B,) class ids"])
 
 
 @pytest.mark.parametrize("gamma", ["auto", opl.AutoGamma(), opl.Ramp(0.0, 1.0, steps=3)])
-def test_a_gamma_with_state_under_torch_func_gets_a_sentence_whose_advice_works(gamma):
+def test_a_gamma_with_state_is_refused_under_torch_func_and_the_advice_works(gamma):
     loss = opl.OrthogonalProjectionLoss(gamma=gamma)
     x = rows()
     state = {name: value.clone() for name, value in loss.state_dict().items()}

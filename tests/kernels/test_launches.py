@@ -65,7 +65,7 @@ def test_the_path_for_accelerators_equals_the_double_loop(form):
 @pytest.mark.parametrize(
     ("labels", "expected"), [([4], [1, 0, 0]), ([3, 3], [0, 1, 0]), ([0, 1], [1, 0, 1]), ([-100, 2], [1, 0, 0])]
 )
-def test_a_mean_over_no_pairs_is_zero_there_too(labels, expected):
+def test_a_mean_over_no_pairs_is_zero_on_the_path_for_accelerators(labels, expected):
     x, y = torch.ones(len(labels), 3), torch.tensor(labels)
     got = torch.stack(_DevicePairs.apply(x, y, y == -100, "absolute", Weights()))
     assert got.tolist() == pytest.approx(expected, abs=1e-6)

@@ -1,4 +1,4 @@
-"""The class-balanced focal loss and its weights, by hand and against focal loss."""
+"""The class-balanced focal loss and its weights, by hand and vs focal loss."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from _loss_logits import FORMS, GAMMAS, Y, Z, assert_same, batch, build, call, focal_by_definition
 from torch.nn import functional as F
 
-from _said import says
+from _said import refuses
 from opl import errors
 from opl.losses.class_balanced import ClassBalancedFocalLoss, class_balanced_weights
 from opl.losses.focal import focal
@@ -25,7 +25,7 @@ def test_class_balanced_weights_by_hand():
 @pytest.mark.parametrize("beta", [0.0, 0.9, 0.99, 0.999, 0.9999, 1 - 1e-12])
 @pytest.mark.parametrize("count", [1, 450, 500, 10**7])
 @pytest.mark.parametrize("classes", [1, 3, 7, 100])
-def test_equal_counts_weigh_exactly_1(beta, count, classes):
+def test_equal_counts_have_weight_1_exactly(beta, count, classes):
     assert class_balanced_weights([count] * classes, beta=beta).tolist() == [1] * classes
 
 
@@ -72,7 +72,6 @@ BALANCED = ClassBalancedFocalLoss([1, 2, 3])
 BAD = {
     "a balanced gamma below 0": (build(ClassBalancedFocalLoss, [1, 2], gamma=-1.0), errors.OptionError, ["gamma"]),
     "a balanced form": (build(ClassBalancedFocalLoss, [1, 2], form="sigmoids"), errors.OptionError, ["'sigmoid'"]),
-    "a balanced reduction": (build(ClassBalancedFocalLoss, [1, 2], reduction="avg"), errors.OptionError, ["'avg'"]),
     "a beta of 1": (build(ClassBalancedFocalLoss, [1, 2], beta=1.0), errors.OptionError, ["beta is 1.0", "below 1"]),
     "a negative beta": (call(class_balanced_weights, [1], beta=-0.1), errors.OptionError, ["-0.1", "at least 0"]),
     "no counts": (call(class_balanced_weights, []), errors.OptionError, ["counts", "per class"]),
@@ -80,11 +79,6 @@ BAD = {
     "negative counts": (call(class_balanced_weights, [3, -1]), errors.OptionError, ["counts"]),
     "a table of counts": (call(class_balanced_weights, torch.ones(2, 2)), errors.OptionError, ["(C,)"]),
     "counts of other classes": (call(BALANCED, Z[:, :2], Y), errors.OptionError, ["2 logits", "3 classes"]),
-    "one row of logits": (call(BALANCED, Z[0], Y), errors.FeatureError, ["logits", "(3,)"]),
-    "logits that are no tensor": (call(BALANCED, [[1.0]], Y), errors.FeatureError, ["list", "torch.Tensor"]),
 }
 
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_used_gets_its_sentence(case):
-    says(*BAD[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(BAD)

@@ -1,10 +1,10 @@
-"""The distillation of cosines against a double loop over pairs."""
+"""The distillation of cosines vs a double loop over pairs."""
 
 import pytest
 import torch
 
 from _loss_features import X, batch, cosine, gradient_of
-from _said import says
+from _said import refuses
 from opl import errors
 from opl.losses.distillation import DistillationProjectionLoss, distillation_projection
 
@@ -62,7 +62,7 @@ def test_each_sample_has_its_value_and_ignored_rows_are_in_no_pair(form, t):
 
 @pytest.mark.parametrize(("form", "t"), FORMS)
 @pytest.mark.parametrize("left", [0, 1])
-def test_one_row_that_is_left_has_no_pair(form, t, left):
+def test_a_single_row_that_is_not_ignored_has_no_pair(form, t, left):
     student, teacher = batch(rows=4)[0], batch(rows=4)[0]
     labels = torch.tensor([0] * left + [-100] * (4 - left))
     value = distillation_projection(student.requires_grad_(), teacher, labels, form=form, temperature=t)
@@ -93,7 +93,7 @@ def test_the_teacher_may_be_turned_and_scaled_and_gets_no_gradient(form, t):
     assert teacher.grad is None
 
 
-def test_a_zero_feature_is_no_pair_with_itself_in_the_distillation_either():
+def test_a_zero_feature_is_not_paired_with_itself_in_the_distillation():
     student, teacher = batch()[0], batch()[0]
     student[0] = 0  # its cosines are 0, that with itself would be 1 for the teacher only
     others = [abs(cosine(teacher[0], teacher[j])) for j in range(1, 12)]
@@ -120,7 +120,4 @@ TABLE = {
     ),
 }
 
-
-@pytest.mark.parametrize("case", TABLE)
-def test_bad_input_gets_its_sentence(case):
-    says(*TABLE[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(TABLE)

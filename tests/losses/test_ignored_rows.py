@@ -1,4 +1,4 @@
-"""`reduction` and `ignore_index` of every loss, against loops over samples and PyTorch's cross-entropy."""
+"""`reduction` and `ignore_index` of every loss, vs loops over samples and PyTorch's cross-entropy."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from _loss_features import CENTERS, CLASSES, DIM
 from _said import says
-from opl import errors, orthogonal_projection
+from opl import errors
 from opl.losses import (
     AnchorLoss,
     CenterLoss,
@@ -178,7 +178,7 @@ def test_ignored_rows_move_no_center():
     assert not torch.equal(loss.centers, CENTERS)
 
 
-def test_cross_entropies_and_pruning_know_ignored_rows():
+def test_cross_entropies_and_pruning_exclude_ignored_rows():
     x, labels, kept = batch(LOGITS, -100)
     entropy = F.cross_entropy(x, labels, reduction="none")
     torch.testing.assert_close(cross_entropies(x, labels), entropy)
@@ -188,7 +188,7 @@ def test_cross_entropies_and_pruning_know_ignored_rows():
 
 
 @pytest.mark.parametrize("name", ["focal", "truncated lq", "knowledge", "center", "hnc, mse", "perpetual 2", "nt-xent"])
-def test_compiled_where_no_label_can_be_read_it_ignores_the_same_rows(name):
+def test_compiling_ignores_the_same_rows_although_no_label_can_be_read(name):
     torch._dynamo.reset()
     shape, build = SAMPLES[name] if name in SAMPLES else ((DIM,), BATCHES[name])
     x, labels, _ = batch(shape, -100)
@@ -199,13 +199,8 @@ def test_compiled_where_no_label_can_be_read_it_ignores_the_same_rows(name):
         assert_same(compiled(x, labels), loss(x, labels), x)
 
 
-def test_opl_itself_ignores_the_same_rows():
-    x, labels, kept = batch((DIM,), -100)
-    assert_same(OrthogonalProjectionLoss()(x, labels), orthogonal_projection(x[kept], labels[kept]).loss, x)
-
-
 @pytest.mark.parametrize("name", [*SAMPLES, *BATCHES])
-def test_half_a_label_and_an_unknown_reduction_get_their_sentences(name):
+def test_a_fractional_ignore_index_and_an_unknown_reduction_are_refused(name):
     build = SAMPLES[name][1] if name in SAMPLES else BATCHES[name]
     says(lambda: build(ignore_index=0.5), errors.OptionError, ["ignore_index is 0.5", "integer"])
     if name in SAMPLES:

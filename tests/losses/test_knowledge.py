@@ -1,4 +1,4 @@
-"""Knowledge distillation against the divergence by hand."""
+"""Knowledge distillation vs the divergence by hand."""
 
 import math
 
@@ -33,7 +33,7 @@ def test_the_teacher_gets_no_gradient_and_the_student_that_of_its_probabilities(
     torch.testing.assert_close(student.grad, expected.detach())
 
 
-def test_distillation_refuses_what_does_not_fit():
+def test_distillation_refuses_mismatched_logits_and_invalid_temperatures():
     with pytest.raises(FeatureError, match=r"\(2, 3\).*\(2, 4\)"):
         knowledge_distillation(torch.zeros(2, 3), torch.zeros(2, 4))
     for wrong in (0.0, -1.0, math.inf, math.nan):

@@ -1,6 +1,5 @@
 """Logit adjustment vs a loop over samples, its Bayes-optimal logits, and its messages."""
 
-import doctest
 import math
 
 import pytest
@@ -8,9 +7,8 @@ import torch
 from _loss_logits import Y, Z, assert_same, batch, build, call
 from torch.nn import functional as F
 
-from _said import says
+from _said import refuses
 from opl import errors
-from opl.losses import logit_adjustment as module
 from opl.losses.logit_adjustment import LogitAdjustmentLoss, class_log_priors, logit_adjustment
 
 COUNTS = [500, 200, 90, 30, 10, 1]
@@ -33,7 +31,7 @@ def test_without_adjustment_it_is_cross_entropy(options):
     assert_same(LogitAdjustmentLoss(**options)(logits, labels), F.cross_entropy(logits, labels), logits, rtol=1e-6)
 
 
-def test_with_tau_1_equal_logits_are_the_best_for_images_that_say_nothing_about_their_class():
+def test_with_tau_1_equal_logits_are_optimal_for_images_without_information_on_their_class():
     """The loss is convex, so a zero gradient marks its minimum; cross-entropy prefers the frequent class there."""
     counts = torch.tensor([80, 15, 5])
     labels = torch.arange(3).repeat_interleave(counts)
@@ -51,12 +49,6 @@ def test_log_priors_by_hand():
     assert class_log_priors(torch.tensor([3, 0])).tolist() == pytest.approx([math.log(0.75), math.log(0.25)])
 
 
-def test_the_examples_are_true():
-    result = doctest.testmod(module, extraglobs={"torch": torch})
-    assert result.attempted > 0
-    assert result.failed == 0
-
-
 ADJUSTED = LogitAdjustmentLoss([1, 2, 3])
 BAD = {
     "a negative tau": (build(LogitAdjustmentLoss, [1, 2], tau=-1.0), errors.OptionError, ["tau is -1.0", "at least 0"]),
@@ -66,16 +58,11 @@ BAD = {
         ["tau"],
     ),
     "a tau that is a text": (build(LogitAdjustmentLoss, [1, 2], tau="1"), errors.OptionError, ["tau is '1'"]),
-    "a reduction": (build(LogitAdjustmentLoss, [1, 2], reduction="avg"), errors.OptionError, ["'avg'"]),
     "no counts": (call(class_log_priors, []), errors.OptionError, ["counts", "per class"]),
     "negative counts": (call(class_log_priors, [3, -1]), errors.OptionError, ["none negative"]),
     "counts that are no number": (call(class_log_priors, [3, math.nan]), errors.OptionError, ["finite"]),
     "a table of counts": (call(class_log_priors, torch.ones(2, 2)), errors.OptionError, ["(C,)"]),
     "counts of other classes": (call(ADJUSTED, Z[:, :2], Y), errors.OptionError, ["2 logits", "3 classes"]),
-    "one row of logits": (call(ADJUSTED, Z[0], Y), errors.FeatureError, ["logits", "(3,)"]),
 }
 
-
-@pytest.mark.parametrize("case", BAD)
-def test_invalid_input_gets_its_sentence(case):
-    says(*BAD[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(BAD)

@@ -1,4 +1,4 @@
-"""HNC on class activation maps against loops over samples, classes and positions."""
+"""HNC on class activation maps vs loops over samples, classes and positions."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from _loss_features import CLASSES, DIM, MAPS, X, Y, gradient_of
-from _said import says
+from _said import refuses
 from opl import errors
 from opl.losses.negative_cam import NegativeCAMLoss, class_activation_maps, negative_cam
 
@@ -77,10 +77,7 @@ TABLE = {
     "an unknown form": (lambda: NegativeCAMLoss(form="mes"), errors.OptionError, ["'mes'", "did you mean 'mse'"]),
     "one class": (lambda: negative_cam(MAPS[:, :1], Y), errors.OptionError, ["one class", "at least 2"]),
     "pooled maps": (lambda: negative_cam(X, Y), errors.FeatureError, ["(4, 6)", "(B, C, H, W)"]),
-    "maps of integers": (lambda: negative_cam(MAPS.long(), Y), errors.FeatureError, ["int64", "float()"]),
-    "maps that are no tensor": (lambda: negative_cam([[1.0]], Y), errors.FeatureError, ["list", "torch.Tensor"]),
     "maps without a position": (lambda: negative_cam(MAPS[..., :0], Y), errors.FeatureError, ["(4, 5, 2, 0)"]),
-    "a label without a map": (lambda: negative_cam(MAPS, Y + 4), errors.LabelError, ["label 5"]),
     "a weight of another width": (
         lambda: class_activation_maps(MAPS, torch.randn(3, 4)),
         errors.OptionError,
@@ -88,7 +85,4 @@ TABLE = {
     ),
 }
 
-
-@pytest.mark.parametrize("case", TABLE)
-def test_bad_input_gets_its_sentence(case):
-    says(*TABLE[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(TABLE)

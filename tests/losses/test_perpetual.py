@@ -1,12 +1,12 @@
-"""Perpetual OPL against loops over samples and directions."""
+"""Perpetual OPL vs loops over samples and directions."""
 
 import pytest
 import torch
 
-from _loss_features import CENTERS, CLASSES, DIM, X, Y, batch, cosine, gradient_of
-from _said import says
+from _loss_features import CLASSES, DIM, batch, cosine, gradient_of
+from _said import refuses
 from opl import errors
-from opl.losses.perpetual import PerpetualProjectionLoss, perpetual
+from opl.losses.perpetual import PerpetualProjectionLoss
 
 
 def perpetual_by_loops(features, labels, centers, version):
@@ -32,14 +32,14 @@ def test_perpetual_equals_loops_over_samples_and_directions(version, classes):
     torch.testing.assert_close(gradient_of(lambda x: loss(x, labels), features), by_features)
 
 
-def test_perpetual_directions_ask_for_a_rate_of_their_own():
+def test_perpetual_directions_have_a_separate_learning_rate():
     loss = PerpetualProjectionLoss(DIM, num_classes=CLASSES)
     assert set(loss.param_options) == {name for name, _ in loss.named_parameters()}
     assert 0.1 * loss.param_options["centers"]["lr_mult"] == pytest.approx(0.5)
     assert loss.param_options["centers"]["weight_decay"] == 0
 
 
-def test_no_sample_moves_no_direction():
+def test_an_empty_batch_gives_the_directions_no_gradient():
     for version in (1, 2):
         loss = PerpetualProjectionLoss(DIM, num_classes=CLASSES, version=version)
         loss(torch.zeros(0, DIM), torch.zeros(0, dtype=torch.long)).backward()
@@ -57,10 +57,6 @@ TABLE = {
         errors.OptionError,
         ["feature_dim is 0"],
     ),
-    "a label without a direction": (lambda: perpetual(X, Y - 1, CENTERS), errors.LabelError, ["label -1"]),
 }
 
-
-@pytest.mark.parametrize("case", TABLE)
-def test_bad_input_gets_its_sentence(case):
-    says(*TABLE[case])
+test_invalid_input_is_refused_in_one_sentence = refuses(TABLE)

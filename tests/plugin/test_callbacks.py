@@ -2,12 +2,10 @@
 
 import pytest
 import torch
+from _trainers import fit_by_lightning, hugging_face_trainer
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
-import _hugging_face
 import opl
-from _lightning import module_of
 from _textbook import textbook
 
 INPUTS = torch.randn(32, 6, generator=torch.Generator().manual_seed(0))
@@ -38,15 +36,18 @@ def test_lightning_logs_the_parts_of_every_batch(tmp_path):
         def on_train_batch_end(self, trainer, *_):
             logged.append({name: float(value) for name, value in trainer.callback_metrics.items()})
 
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", enable_model_summary=False, callbacks=[LightningCallback(), Keep()], **quiet
+    model = fit_by_lightning(
+        network(),
+        lambda model: opl.regularize(nn.CrossEntropyLoss(), model),
+        (INPUTS, LABELS),
+        16,
+        0.0,
+        max_epochs=1,
+        callbacks=[LightningCallback(), Keep()],
     )
-    module = module_of(network(), 0.0)
-    trainer.fit(module, DataLoader(TensorDataset(INPUTS, LABELS), 16))
     assert len(logged) == 2
-    for place, numbers in enumerate(logged):
-        wanted = expected(module.model, slice(16 * place, 16 * place + 16))
+    for index, numbers in enumerate(logged):
+        wanted = expected(model, slice(16 * index, 16 * index + 16))
         assert {name: numbers[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
         assert {"opl/gamma", "opl/gamma_needed", "opl/without_positive", "opl/class_cosine"} < numbers.keys()
 
@@ -54,7 +55,7 @@ def test_lightning_logs_the_parts_of_every_batch(tmp_path):
 def trainer_of(folder, criterion_of, **settings):
     steps = {"per_device_train_batch_size": 16, "num_train_epochs": 1, "learning_rate": 0.0, "logging_steps": 2}
     steps["dataloader_drop_last"] = True
-    return _hugging_face.trainer_of(folder, network(), (INPUTS, LABELS), criterion_of, **steps, **settings)
+    return hugging_face_trainer(folder, network(), (INPUTS, LABELS), criterion_of, **steps, **settings)
 
 
 def test_hugging_face_logs_means_of_the_parts_where_reports_see_them(tmp_path):

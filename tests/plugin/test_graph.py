@@ -16,50 +16,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import opl
-from _small_cnn import Net, SmallCNN, data, expected_loss
-from _textbook import agrees, textbook
+from _small_cnn import Net, SmallCNN, data, hooked
+from _textbook import agrees, expected_loss, textbook
 from opl import errors
 from opl.plugin.graph import LayerHook, _all_keys, bare_name, note_of
-
-
-def test_checkpointed_blocks_run_again_in_backward_without_leaving_anything():
-    model = SmallCNN()
-    images, labels = data()
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
-    expected, *_ = expected_loss(model, images, labels)
-    gradients = torch.autograd.grad(expected, list(model.parameters()))
-
-    def whole(x):  # the tapped layer itself lies inside the checkpoint
-        return checkpoint(model, x, use_reentrant=False)
-
-    def body(x):
-        features = checkpoint(lambda y: model.pool(model.body(y)), x, use_reentrant=False)
-        return model.fc(features.flatten(1))
-
-    for forward in (whole, body):
-        loss = criterion(forward(images), labels)
-        torch.testing.assert_close(loss, expected)
-        for ours, theirs in zip(torch.autograd.grad(loss, list(model.parameters())), gradients, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("first", ["tap", "compile"])
-def test_a_compiled_model_is_tapped(first):
-    torch._dynamo.reset()
-    model = SmallCNN()
-    images, labels = data()
-    expected, *_ = expected_loss(model, images, labels)
-    if first == "tap":
-        criterion = opl.regularize(nn.CrossEntropyLoss(), model)
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    else:
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-        criterion = opl.regularize(nn.CrossEntropyLoss(), compiled)
-    for _ in range(2):
-        loss = criterion(compiled(images), labels)
-        torch.testing.assert_close(loss, expected)
-    loss.backward()
-    assert model.body[0].weight.grad.abs().sum() > 0
 
 
 def test_a_ddp_model_is_tapped(tmp_path):
@@ -70,7 +30,7 @@ def test_a_ddp_model_is_tapped(tmp_path):
         wrapped = DistributedDataParallel(model)
         criterion = opl.regularize(nn.CrossEntropyLoss(), wrapped, layer="fc", global_batch=True)
         loss = criterion(wrapped(images), labels)
-        torch.testing.assert_close(loss, expected_loss(model, images, labels)[0])
+        agrees(model, loss, expected_loss(model, images, labels))
         loss.backward()
         assert model.body[0].weight.grad.abs().sum() > 0
     finally:
@@ -119,7 +79,7 @@ def test_a_copy_of_the_model_alone_keeps_nothing_alive():
 
 def graphs_alive() -> int:
     gc.collect()
-    return sum(1 for thing in gc.get_objects() if isinstance(thing, torch.Tensor) and thing.grad_fn is not None)
+    return sum(1 for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor) and thing.grad_fn is not None)
 
 
 def test_no_graph_stays_alive_between_steps():
@@ -259,7 +219,6 @@ class Heads(Net):
             "second": lambda: self.second(x),
             "joined": lambda: torch.cat([self.fc(x), self.second(x)], 1),
             "joined and flipped": lambda: torch.cat([self.fc(x), self.second(x)], 1).flip(0),
-            "added": lambda: self.fc(x) + 0.1 * torch.cat([self.second(x), self.second(x)], 1),
             "low rank": lambda: self.fc(x) + 0.5 * self.up(self.down(x)),
         }[self.mode]()
 
@@ -270,22 +229,15 @@ def check(model, criterion, images, labels):
     agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(flipped, labels))
 
 
-@pytest.mark.parametrize("mode", ["joined", "joined and flipped", "low rank"])
-def test_heads_that_share_one_input_are_accepted(mode):
-    model, (images, labels) = Heads(), data()
-    model.mode = mode
-    check(model, opl.regularize(nn.CrossEntropyLoss(), model), images, labels)
-
-
 def test_heads_can_be_switched_after_many_batches():
     model, (images, labels) = Heads(), data(classes=2)
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)
-    for mode in ["first"] * 12 + ["second"] * 12 + ["joined"] * 3 + ["first"]:
+    for mode in ["first"] * 12 + ["second"] * 12 + ["joined", "joined and flipped", "low rank", "first"]:
         model.mode = mode
         check(model, criterion, images, labels)
 
 
-def test_a_head_inside_a_checkpoint_that_is_used_later_is_kept_after_one_sentence():
+def test_a_head_inside_a_checkpoint_that_is_used_later_is_refused_once_and_then_kept():
     model, (images, labels) = Heads(), data(classes=2)
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)
     for _ in range(12):
@@ -304,18 +256,13 @@ def test_a_head_inside_a_checkpoint_that_is_used_later_is_kept_after_one_sentenc
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("before", [True, False])
-def test_prepare_qat_before_or_after_the_criterion_is_made(before):
+def test_prepare_qat_may_follow_the_criterion():
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.ReLU(), nn.Linear(8, 4))
     images, labels = data()
     model.qconfig = torch.ao.quantization.get_default_qat_qconfig("fbgemm")
-    if before:
-        torch.ao.quantization.prepare_qat(model.train(), inplace=True)
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)
-    if not before:
-        torch.ao.quantization.prepare_qat(model.train(), inplace=True)
-    features = []
-    model[3].register_forward_pre_hook(lambda _, inputs: features.append(inputs[0]))
+    torch.ao.quantization.prepare_qat(model.train(), inplace=True)
+    features = hooked(model[3])
     logits = model(images)
     agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(features[0], labels))
 
@@ -349,7 +296,7 @@ def hooks_on(model) -> int:
 
 
 def test_criteria_leave_nothing_behind():
-    """A hundred criteria, made and dropped: no hook and no graph stays, and one layer has one hook for all."""
+    """Thirty criteria, made and dropped: no hook and no graph stays, and one layer has one hook for all."""
     model, (images, labels) = SmallCNN(), data()
     before = graphs_alive()
     kept = [opl.regularize(nn.CrossEntropyLoss(), model) for _ in range(3)]
@@ -357,7 +304,7 @@ def test_criteria_leave_nothing_behind():
     kept.clear()
     gc.collect()
     assert hooks_on(model) == 0
-    for _ in range(100):
+    for _ in range(30):
         criterion = opl.regularize(nn.CrossEntropyLoss(), model)
         criterion(model(images[:4]), labels[:4])
         assert hooks_on(model) == 1

@@ -363,7 +363,7 @@ CURED = {
 
 @pytest.mark.parametrize("case", CURED)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_the_sentence_is_true_and_its_advice_works(case):
+def test_the_message_names_the_cause_and_its_advice_works(case):
     torch.manual_seed(0)
     CURED[case]()
 
@@ -403,7 +403,7 @@ def options():
 
 @pytest.mark.parametrize("case", options())
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_wrong_options_get_a_sentence(case):
+def test_invalid_options_are_refused_in_one_sentence(case):
     says(*options()[case])
 
 

@@ -67,18 +67,47 @@ def scaled_slice(logits):
     return logits
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_what_is_done_to_logits_is_followed(name):
+DEEP = {"features": "pool"}, {"features": "body", "pool": "mean"}, {"layer": "pool", "pool": "mean"}
+MOVES = ("rows in another order", "rows flipped", "some rows", "clamped, then in another order")
+FOLLOWED = [*((name, {}) for name in CHANGES), *((name, options) for options in DEEP for name in MOVES)]
+
+
+@pytest.mark.parametrize(("name", "options"), FOLLOWED, ids=str)
+def test_features_follow_what_is_done_to_logits(name, options):
     torch.manual_seed(0)
     change, follow = CHANGES[name]
     model, (images, labels) = Net(), data()
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
     logits = change(model(images))
     labels = labels[: len(logits)]
     # Gradients of bfloat16 logits are rounded in both losses, in another order.
     tolerance = 0.02 if "bfloat16" in name else 1e-5
     expected = F.cross_entropy(logits, labels) + textbook(follow(model.seen[0]), labels)
     agrees(model, criterion(logits, labels), expected, tolerance)
+
+
+TWO_PASSES = {
+    "mean": lambda one, two: (one + two) / 2,
+    "sum": lambda one, two: one + two,
+    "difference": lambda one, two: 2 * one - two,
+    "interleaved": lambda one, two: torch.stack([one, two], 1).flatten(0, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {}) for name in TWO_PASSES), *(("interleaved", options) for options in DEEP)],
+    ids=str,
+)
+def test_features_of_two_passes_are_combined_as_their_logits(name, options):
+    torch.manual_seed(0)
+    combine = TWO_PASSES[name]
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
+    logits = combine(model(images), model(images.flip(3)))
+    labels = labels.repeat_interleave(len(logits) // len(labels))
+    expected = F.cross_entropy(logits, labels) + textbook(combine(*model.seen), labels)
+    agrees(model, criterion(logits, labels), expected)
 
 
 class Views(nn.Module):
@@ -119,71 +148,47 @@ def test_linear_combinations_of_logits_have_that_combination_of_features(name):
     agrees(model, criterion(logits, labels), expected)
 
 
-@pytest.mark.parametrize("how", [lambda a, b: (a + b) / 2, lambda a, b: a + b, lambda a, b: 2 * a - b])
-def test_passes_that_are_added_or_subtracted(how):
-    model, (images, labels) = Net(), data()
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
-    logits = how(model(images), model(images.flip(3)))
-    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(how(*model.seen), labels))
+class Reverse(torch.autograd.Function):
+    """A function of a user that moves rows."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.flip(0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.flip(0)
 
 
-def test_views_that_are_interleaved():
-    model, (images, labels) = Net(), data()
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
-    logits = torch.stack([model(images), model(images * 2)], 1).flatten(0, 1)
-    labels, rows = labels.repeat_interleave(2), torch.stack(model.seen, 1).flatten(0, 1)
-    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(rows, labels))
+class Moved(Net):
+    """A network that moves rows between its features and its classifier."""
 
-
-DEEP = {"features": "pool"}, {"features": "body", "pool": "mean"}, {"layer": "pool", "pool": "mean"}
-
-
-@pytest.mark.parametrize("options", DEEP, ids=str)
-@pytest.mark.parametrize(
-    "name", ["rows in another order", "rows flipped", "some rows", "clamped, then in another order"]
-)
-def test_features_of_a_named_layer_follow_rows_too(options, name):
-    torch.manual_seed(0)
-    change, follow = CHANGES[name]
-    model, (images, labels) = Net(), data()
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
-    logits = change(model(images))
-    labels = labels[: len(logits)]
-    expected = F.cross_entropy(logits, labels) + textbook(follow(model.seen[0]), labels)
-    agrees(model, criterion(logits, labels), expected)
-
-
-@pytest.mark.parametrize("options", DEEP, ids=str)
-def test_features_of_a_named_layer_in_two_passes_whose_logits_are_interleaved(options):
-    torch.manual_seed(0)
-    model, (images, labels) = Net(), data()
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
-    logits = torch.stack([model(images), model(images * 2)], 1).flatten(0, 1)
-    labels, rows = labels.repeat_interleave(2), torch.stack(model.seen, 1).flatten(0, 1)
-    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(rows, labels))
-
-
-class Shuffled(Net):
-    """A network that permutes the rows between its features and its classifier."""
-
-    def __init__(self, norm: bool):
+    def __init__(self, move):
         super().__init__()
-        self.norm = nn.BatchNorm1d(16) if norm else nn.Identity()
+        self.norm, self.move = nn.BatchNorm1d(16), move
 
     def forward(self, images):
-        return self.fc(self.norm(self.features(images)[PERM]))
+        return self.fc(self.move(self, self.features(images)))
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_a_permutation_inside_the_model_is_followed_from_a_deep_layer(norm):
+INSIDE = {
+    "a permutation": (lambda model, x: x[PERM], rows_as(PERM)),
+    "a permutation and batch norm": (lambda model, x: model.norm(x[PERM]), rows_as(PERM)),
+    "a function of the user": (lambda model, x: Reverse.apply(x), lambda rows: rows.flip(0)),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_moves_rows_between_a_deep_layer_and_the_logits_is_followed(name):
     torch.manual_seed(0)
-    model, (images, labels) = Shuffled(norm), data()
+    move, follow = INSIDE[name]
+    model, (images, labels) = Moved(move), data()
     criterion = opl.regularize(nn.CrossEntropyLoss(), model, features="pool")
     logits = model(images)
-    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(model.seen[0][PERM], labels))
+    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(follow(model.seen[0]), labels))
 
 
-def test_rows_that_depend_on_all_samples_get_a_sentence_whose_advice_works():
+def test_rows_that_depend_on_all_samples_are_refused_and_the_advice_works():
     model, (images, labels) = Net(), data()
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)
 
@@ -198,7 +203,7 @@ def test_rows_that_depend_on_all_samples_get_a_sentence_whose_advice_works():
     agrees(model, advised(logits, labels), expected)
 
 
-def test_a_repeated_row_gets_the_same_sentence():
+def test_a_repeated_row_is_refused_too():
     model, (images, labels) = Net(), data()
     for options in ({}, {"features": "pool"}):
         criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
@@ -206,7 +211,7 @@ def test_a_repeated_row_gets_the_same_sentence():
         says(lambda c=criterion, x=logits: c(x, labels), errors.FeatureError, ["several rows", "features="])
 
 
-def test_classes_that_come_from_different_views_get_a_sentence_whose_advice_works():
+def test_classes_that_come_from_different_views_are_refused_and_the_advice_works():
     model, x, labels = Views(), torch.randn(24, 3, 6), torch.arange(24) % 4
 
     def mixed():
@@ -289,38 +294,10 @@ def test_halves_that_are_written_into_one_tensor():
     agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(rows, labels))
 
 
-class Reverse(torch.autograd.Function):
-    """A function of a user that moves rows."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.flip(0)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient.flip(0)
-
-
-def test_a_function_of_the_user_between_a_deep_layer_and_the_logits_is_followed():
-    class Reversed(Net):
-        def forward(self, images):
-            return self.fc(Reverse.apply(self.features(images)))
-
-    model, (images, labels) = Reversed(), data()
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model, features="pool")
-    logits = model(images)
-    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(model.seen[0].flip(0), labels))
-
-
 def test_a_compiled_part_between_a_deep_layer_and_the_logits_is_followed_or_refused():
     torch._dynamo.reset()
     reverse = torch.compile(lambda x: (2 * x).flip(0), backend="aot_eager")
-
-    class Reversed(Net):
-        def forward(self, images):
-            return self.fc(reverse(self.features(images)))
-
-    model, (images, labels) = Reversed(), data()
+    model, (images, labels) = Moved(lambda model, x: reverse(x)), data()
     criterion = opl.regularize(nn.CrossEntropyLoss(), model, features="pool")
     logits = model(images)
     try:

@@ -1,4 +1,4 @@
-"""The line on models of `transformers` with random weights, against features that a hook of the test saw."""
+"""Models of `transformers` that classify words, pixels and padded text: features vs those that a hook sees."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import opl
+from _small_cnn import hooked, transformer
 from _textbook import agrees, textbook
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -17,82 +18,13 @@ MASK = (torch.arange(6) < LENGTHS[:, None]).long()
 LABELS = torch.arange(9) % 3
 
 
-def quiet(model: nn.Module) -> nn.Module:
-    """Training mode without dropout, so that two passes are the same."""
-    for layer in model.train().modules():
-        if isinstance(layer, nn.Dropout):
-            layer.p = 0.0
-    return model
-
-
-def make(kind: str, config: str, **settings) -> nn.Module:
-    torch.manual_seed(0)
-    return quiet(getattr(transformers, kind)(getattr(transformers, config)(**settings, num_labels=3)))
-
-
-IMAGES = {
-    "ViT": lambda: make("ViTForImageClassification", "ViTConfig", **LAYERS, image_size=32, patch_size=16),
-    "Swin": lambda: make(
-        "SwinForImageClassification", "SwinConfig",
-        image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 2], window_size=2,
-    ),
-    "ConvNeXt": lambda: make(
-        "ConvNextForImageClassification", "ConvNextConfig", hidden_sizes=[8, 16], depths=[1, 1], num_stages=2
-    ),
-    "ResNet": lambda: make(
-        "ResNetForImageClassification", "ResNetConfig",
-        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic",
-    ),
-    "MobileNetV2": lambda: make(
-        "MobileNetV2ForImageClassification", "MobileNetV2Config", image_size=32, depth_multiplier=0.25
-    ),
-    "CLIP": lambda: make(
-        "CLIPForImageClassification", "CLIPConfig",
-        vision_config={**LAYERS, "image_size": 32, "patch_size": 16}, text_config=LAYERS,
-    ),
-}  # fmt: skip
-SENTENCES = {
-    "BERT": lambda: make("BertForSequenceClassification", "BertConfig", **LAYERS, vocab_size=50),
-    "DistilBERT": lambda: make(
-        "DistilBertForSequenceClassification", "DistilBertConfig",
-        dim=16, n_layers=1, n_heads=2, hidden_dim=16, vocab_size=50,
-    ),
-}  # fmt: skip
-
-
-def classifier_of(model: nn.Module) -> nn.Module:
-    """The last linear layer, which is the classifier in all of these."""
-    return [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1]
-
-
-def inputs_of(layer: nn.Module) -> list[torch.Tensor]:
-    seen: list[torch.Tensor] = []
-    layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    return seen
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("name", [*IMAGES, *SENTENCES])
-def test_one_vector_a_sample(name, checkpointing):
-    model = (IMAGES | SENTENCES)[name]()
-    if checkpointing:
-        if not model.supports_gradient_checkpointing:
-            pytest.skip(f"{name} has no checkpointing")
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-    seen = inputs_of(classifier_of(model))
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
-    output = model(PIXELS) if name in IMAGES else model(input_ids=WORDS, attention_mask=MASK)
-    expected = F.cross_entropy(output.logits, LABELS) + textbook(seen[0].flatten(1), LABELS)
-    agrees(model, criterion(output, LABELS), expected)
-
-
-def test_the_last_word_of_gpt_2_is_found_behind_its_padding():
+def test_the_last_token_of_gpt_2_is_used_despite_padding():
     """The score is computed for every word, and the last one that is no padding is taken of each sample."""
-    model = make(
+    model = transformer(
         "GPT2ForSequenceClassification", "GPT2Config",
         n_embd=16, n_layer=1, n_head=2, vocab_size=50, n_positions=16, pad_token_id=0,
     )  # fmt: skip
-    seen = inputs_of(model.score)
+    seen = hooked(model.score)
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)
     output = model(input_ids=WORDS * MASK, attention_mask=MASK)
     features = seen[0][torch.arange(9), LENGTHS - 1]
@@ -100,9 +32,9 @@ def test_the_last_word_of_gpt_2_is_found_behind_its_padding():
 
 
 @pytest.mark.parametrize("shape", ["words last", "classes second", "flat", "without the first word"])
-def test_every_word_has_its_vector(shape):
-    model = make("BertForTokenClassification", "BertConfig", **LAYERS, vocab_size=50)
-    seen = inputs_of(model.classifier)
+def test_every_token_has_its_vector(shape):
+    model = transformer("BertForTokenClassification", "BertConfig", **LAYERS, vocab_size=50)
+    seen = hooked(model.classifier)
     labels = torch.randint(0, 3, WORDS.shape, generator=torch.Generator().manual_seed(2)).where(MASK > 0, -100)
 
     def flat(logits, target):
@@ -124,12 +56,12 @@ def test_every_word_has_its_vector(shape):
 @pytest.mark.parametrize("size", [8, 32])
 def test_every_pixel_of_segformer_has_its_vector(size):
     """At the size of its map, and enlarged to that of the image, where each vector has the nearest label."""
-    model = make(
+    model = transformer(
         "SegformerForSemanticSegmentation", "SegformerConfig",
         hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 2, 2], decoder_hidden_size=16,
         drop_path_rate=0.0,
     )  # fmt: skip
-    seen = inputs_of(model.decode_head.classifier)
+    seen = hooked(model.decode_head.classifier)
     labels = torch.randint(0, 3, (9, size, size), generator=torch.Generator().manual_seed(3))
     labels[:, :2] = 255
     criterion = opl.regularize(nn.CrossEntropyLoss(ignore_index=255), model)
@@ -143,7 +75,7 @@ def test_every_pixel_of_segformer_has_its_vector(size):
     agrees(model, criterion(logits, labels), expected)
 
 
-def test_contrastive_clip_gets_a_sentence():
+def test_contrastive_clip_is_refused():
     config = transformers.CLIPConfig(
         vision_config={**LAYERS, "image_size": 32, "patch_size": 16}, text_config={**LAYERS, "vocab_size": 50}
     )

@@ -73,7 +73,7 @@ def test_an_episode_is_the_same_in_whichever_order_and_number_they_are_drawn(par
     st.integers(1, 4),
     st.integers(-1, 3),
 )
-def test_numbers_that_do_not_fit_are_a_sentence_and_those_that_do_give_an_episode(labels, numbers, copies, views):
+def test_settings_that_do_not_fit_the_data_are_refused_and_others_give_an_episode(labels, numbers, copies, views):
     way, shot, queries, episodes, seed = numbers
     options = {"way": way, "shot": shot, "queries": queries, "episodes": episodes, "copies": copies, "views": views}
     counts = [labels.count(each) for each in set(labels)]

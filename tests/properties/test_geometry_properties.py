@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from _batches import batches
+from _contract import through_a_file
 from _every_pair import NUMBERS, every_pair, exactly, numbers
 from opl import orthogonal_projection
 from opl.geometry import Geometry, measure
@@ -55,7 +56,9 @@ def test_merging_parts_in_any_order_gives_the_numbers_of_one_pass(batch, data):
     parts = [measure(features[piece], labels[piece], num_classes=9) for piece in pieces(data.draw, len(labels))]
     while len(parts) > 1:
         first, second = data.draw(st.permutations(range(len(parts))))[:2]
+        kept = through_a_file(parts[second].state_dict())
         merged = Geometry(features.shape[1], num_classes=9).merge(parts[first]).merge(parts[second])
+        assert_alike(parts[second], Geometry(features.shape[1], num_classes=9).load_state_dict(kept))
         parts = [part for place, part in enumerate(parts) if place not in (first, second)] + [merged]
     assert_alike(parts[0], measure(features, labels, num_classes=9))
 
@@ -65,7 +68,11 @@ def test_numbers_equal_a_loop_over_every_pair(batch):
     features, labels = batch
     scaled = features / features.abs().amax(1, keepdim=True).clamp(min=1e-300)  # a square of 1e-180 is 0 in the loop
     expected = every_pair(scaled, labels)
-    assert numbers(measure(features, labels)) == exactly({name: expected[name] for name in NUMBERS}, 1e-8)
+    geometry = measure(features[:, :, None, None], labels[:, None].int())  # pooled maps, and a column of labels
+    assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS}, 1e-8)
+    assert geometry.other("mean") == exactly(expected["mean"], 1e-8)
+    assert geometry.orthogonality(gamma=0.25) == exactly(1 - expected["s"] + 0.25 * expected["d"], 1e-8)
+    assert geometry.expected_orthogonality("mean") == exactly(expected["mean of Eq. 8"], 1e-8)
 
 
 @given(samples(), st.sampled_from(["mean", "abs_mean", "mean_abs"]))
@@ -105,7 +112,7 @@ def test_rotating_and_stretching_features_changes_no_number(batch, seed):
 def test_saved_sums_restore_the_geometry(batch):
     features, labels = batch
     before = measure(features, labels, num_classes=9)
-    after = Geometry(features.shape[1], num_classes=9).load_state_dict(before.state_dict())
+    after = Geometry(features.shape[1], num_classes=9).load_state_dict(through_a_file(before.state_dict()))
     assert_alike(after, before)
     after.update(features, labels)
     assert torch.equal(before.counts * 2, after.counts)

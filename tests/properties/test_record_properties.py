@@ -122,7 +122,7 @@ TEXTS = st.lists(LINES | st.text(max_size=12), max_size=12).map("\n".join)
 
 
 @given(TEXTS)
-def test_a_text_made_twice_is_the_text_made_once_and_words_outside_stay(text):
+def test_rendering_twice_equals_rendering_once_and_keeps_text_outside_blocks(text):
     def render(words, place):
         return f"made of {' '.join(words)}\n| x |"
 
@@ -146,7 +146,7 @@ def test_a_time_in_words_adds_up_to_its_seconds(seconds):
 
 
 @given(st.sets(st.integers(0, 40), min_size=1))
-def test_seeds_in_words_are_those_seeds(seeds):
+def test_listed_seeds_are_complete(seeds):
     found = set()
     for part in list_seeds(seeds).split(" ", 1)[1].split(", "):
         low, _, high = part.partition(" to ")

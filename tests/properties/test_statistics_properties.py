@@ -1,4 +1,4 @@
-"""Intervals, tests and adjustments against SciPy, and against their definitions by brute force."""
+"""Intervals, tests and adjustments vs SciPy, and vs their definitions by brute force."""
 
 import math
 from itertools import combinations, product
@@ -69,13 +69,13 @@ def test_flipped_signs_are_counted_one_by_one(values):
 
 
 @given(WHOLE, st.randoms(), st.sampled_from([-8.0, -1.0, 0.25, 2.0]))
-def test_flipped_signs_know_no_order_no_unit_and_no_direction(values, chance, factor):
+def test_flipped_signs_do_not_depend_on_order_unit_or_direction(values, chance, factor):
     moved = [factor * value for value in chance.sample(values, len(values))]
     assert sign_flip(moved) == pytest.approx(sign_flip(values))
 
 
 @given(st.integers(1, 3000), st.floats(0, 1))
-def test_wilsons_ends_solve_its_equation(total, share):
+def test_the_ends_of_wilsons_interval_solve_its_equation(total, share):
     """The share lies z standard errors of p away from both ends p."""
     hits = round(share * total)
     low, high = wilson(hits, total)
@@ -86,7 +86,7 @@ def test_wilsons_ends_solve_its_equation(total, share):
 
 
 @given(st.lists(st.lists(VALUES, max_size=8), max_size=6), st.randoms())
-def test_what_a_comparison_shows_does_not_depend_on_its_place_in_the_table(samples, chance):
+def test_a_comparison_does_not_depend_on_its_position_in_the_table(samples, chance):
     order = chance.sample(range(len(samples)), len(samples))
     pairs = [samples[place] for place in order]
     before = decide([interval(each) for each in samples], samples)

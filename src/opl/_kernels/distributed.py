@@ -64,7 +64,7 @@ def global_similarities(
     """
     if algorithm not in ALGORITHMS:
         raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
-    rank, world = place(group)
+    rank, world = rank_and_size(group)
     batch, headers = agree(features, labels, ignore_index, group)
     x, width = batch.x, max(header.width for header in headers)
     sizes = [header.rows for header in headers]
@@ -104,7 +104,7 @@ def global_cross(
     group: Any,
 ) -> tuple[Tensor, Tensor]:
     """Return s and d over the pairs of all processes' features with all processes' references, which are gathered."""
-    rank, world = place(group)
+    rank, world = rank_and_size(group)
     batches, blocks, starts, nonnegative = [], [], [], True
     for x, y in ((features, labels), references):
         batch, headers = agree(x, y, ignore_index, group)
@@ -177,7 +177,7 @@ def _by_features(
     return stats.same, other, same_gradient, other_gradient
 
 
-def place(group: Any) -> tuple[int, int]:
+def rank_and_size(group: Any) -> tuple[int, int]:
     """Return the rank of this process in the group, and the size of the group."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
@@ -225,8 +225,9 @@ def agree(
         same_labels = header.width == other.width or 0 in (header.rows, other.rows)
         if (header.dim, header.double) != (other.dim, other.double) or not same_labels:
             raise DistributedError(
-                f"process {rank} has features of {other.dim} numbers and labels of width {other.width}, this one "
-                f"{header.dim} and {header.width} (or their types differ): pass every process the same kind of batch."
+                f"process {rank} has features of {other.dim} numbers and labels of width {other.width}, but this "
+                f"process {header.dim} and {header.width} (or their types differ): pass "
+                "every process the same kind of batch."
             )
     return batch, headers
 
@@ -240,7 +241,7 @@ def check_and_agree(
         batch = validate(features, labels, ignore_index)
         check(batch)
         return batch
-    place(group)
+    rank_and_size(group)
     return agree(features, labels, ignore_index, group, check)[0]
 
 
@@ -281,7 +282,7 @@ def message_device(group: Any) -> torch.device:
             "(under torchrun), or merge() geometries that are in one process."
         )
     if dist.get_rank(group) < 0:
-        raise DistributedError("this process is not a member of the group of all_reduce: pass one it belongs to.")
+        raise DistributedError("this process is not a member of the group of all_reduce: pass a group with it.")
     if "cpu:" in dist.get_backend_config(group):
         return torch.device("cpu")
     return torch.device(torch.accelerator.current_accelerator() or "cpu")

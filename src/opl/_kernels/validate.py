@@ -179,7 +179,7 @@ def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]
         wrong = labels[(labels < 0) & (labels != ignore_index)]
         if len(wrong):
             raise LabelError(
-                f"label {int(wrong[0])} is negative: class ids start at 0, and excluded rows are labeled "
+                f"label {int(wrong[0])} is negative: number classes from 0 and label excluded rows "
                 f"ignore_index ({ignore_index})."
             )
         return True, max(high, -low)
@@ -210,7 +210,8 @@ def as_vectors(x: Tensor, width: int | None = None, name: str = "features") -> T
     x = check_vectors(x, name)
     if width is not None and x.shape[1] != width:
         raise OptionError(
-            f"{name} have {x.shape[1]} numbers per sample, but this was built for {width}: build it with {x.shape[1]}."
+            f"{name} have {x.shape[1]} numbers per sample, but this was built for {width}: use "
+            f"feature_dim={x.shape[1]}, or pass {name} of width {width}."
         )
     return x
 
@@ -251,7 +252,7 @@ def check_range(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
         if low < 0 or high >= num_classes:
             wrong = low if low < 0 else high
             cure = (
-                "class ids start at 0, and excluded rows are labeled ignore_index"
+                "number classes from 0 and label excluded rows ignore_index"
                 if low < 0
                 else f"build it with num_classes={high + 1}"
             )

@@ -58,7 +58,7 @@ class Head(nn.Module):
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits from features in fp32 or fp64; None for `labels`, or an id of -1, means no margin."""
-        raise NotImplementedError(f"{type(self).__name__} has no formula: write its logits(features, labels).")
+        raise NotImplementedError(f"{type(self).__name__} has no formula: implement logits(features, labels).")
 
     def penalty(self, features: Tensor, labels: Tensor) -> Tensor:
         """Return a penalty to add to the loss with a weight; 0 for most heads."""

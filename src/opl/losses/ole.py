@@ -145,7 +145,7 @@ def _counted_rows(features: Tensor, labels: Tensor, ignore_index: int) -> tuple[
         features, labels = features[kept], labels[kept]
     if len(labels) and int(labels.min()) < 0:
         raise LabelError(
-            f"label {int(labels.min())} is negative: class ids start at 0, and excluded rows are labeled ignore_index "
+            f"label {int(labels.min())} is negative: number classes from 0 and label excluded rows ignore_index "
             f"({ignore_index})."
         )
     return features, labels

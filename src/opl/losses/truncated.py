@@ -81,7 +81,9 @@ def truncated(
     if weights is None:
         weights = entropy < -math.log(k)
     if weights.shape != entropy.shape:
-        raise OptionError(f"weights of shape {tuple(weights.shape)} for {len(entropy)} samples: pass one per sample.")
+        raise OptionError(
+            f"weights of shape {tuple(weights.shape)} for {len(entropy)} samples: pass one weight per sample."
+        )
     weights = weights.to(entropy)
     return reduce_losses(weights * _lq(entropy, q) + (1 - weights) * _bound(q, k), reduction, batch.kept)
 

@@ -90,7 +90,7 @@ def _hugging_face_callback() -> type[Any]:
             """Add the callback to a trainer, before the callbacks that report, so that these see its numbers.
 
             Raises:
-                OptionError: the trainer's loss does not come from `opl.regularize`, or the trainer was asked to smooth
+                OptionError: the trainer's loss does not come from `opl.regularize`, or the trainer is set to smooth
                     labels, which has no effect beside `compute_loss_func`.
             """
             criterion = trainer.compute_loss_func

@@ -464,7 +464,7 @@ def _warn(sentence: str) -> None:
 
 
 def refuse_label_smoothing(trainer: Any) -> None:
-    """Raise `OptionError` if Hugging Face's `Trainer` was asked to smooth labels, which its loss function ignores."""
+    """Raise `OptionError` if Hugging Face's `Trainer` is set to smooth labels, which its loss function ignores."""
     if trainer.args.label_smoothing_factor:
         raise OptionError(
             f"label_smoothing_factor is {trainer.args.label_smoothing_factor} and has no effect beside "

@@ -22,7 +22,7 @@ from torch.autograd.graph import GradientEdge, Node
 from ..errors import FeatureError, LayerError, TapError
 from ..heads import Head
 from .rows import (
-    GIVE,
+    CURE,
     as_labels,
     as_vectors,
     class_axis,
@@ -690,7 +690,7 @@ def _in_order(walk: Walk, calls: Sequence[Call], features: Sequence[Tensor], log
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:  # a compiled part or a re-entrant checkpoint
-            raise FeatureError(f"the order of rows after the named layer is unknown ({error}): {GIVE}.") from error
+            raise FeatureError(f"the order of rows after the named layer is unknown ({error}): {CURE}.") from error
         return torch.cat([part.movedim(axis, 0).flatten(1) for part in parts])
 
     axes = (0, 1) if all(part.ndim == 3 for part in features) else (0,)
@@ -751,11 +751,11 @@ def _classifier_rows(calls: Sequence[Call], walk: Walk, logits: Tensor, target: 
             for group in groups
         ]
         if any(not torch.equal(routed[0], part) for part in routed[1:]):
-            raise FeatureError(f"layers with one input give rows in different orders: {GIVE}.")
+            raise FeatureError(f"layers with one input give rows in different orders: {CURE}.")
         return Rows(routed[0], labels, classes)
     if len(vectors[0]) != count:
         raise FeatureError(
-            f"the classifier has {len(vectors[0])} rows of features and the logits have {count} rows: {GIVE}."
+            f"the classifier has {len(vectors[0])} rows of features and the logits have {count} rows: {CURE}."
         )
     return Rows(vectors[0], labels, classes)
 
@@ -894,7 +894,7 @@ def _explain_graph(
     if behind.calls:
         return (
             f"{at} lies between the logits and the last linear layer, {names}: pass layer={names} if this layer is the "
-            f"classifier; otherwise {GIVE}."
+            f"classifier; otherwise {CURE}."
         )
     return f"these logits were computed by {at}, which does not lead back to any of the model's layers: {WHERE}."
 

@@ -12,7 +12,7 @@ from ..errors import FeatureError, LabelError, OptionError
 BITS, COARSE, FINE = 2, 4, 4096  # bases of the numbers that are sent: blurred, in half and in single precision
 TOLERANCE = {BITS: 0.75, COARSE: 0.1, FINE: 0.02}  # error of a received digit
 GOLDEN = 0.6180339887498949  # multiples of it have fractional parts that differ
-GIVE = "return the features from the model and pass features=lambda output: ..."
+CURE = "return the features from the model and pass features=lambda output: ..."
 
 Send = Callable[[Tensor], Tensor]
 """Takes one number per row of the logits; returns what every row of a layer's output receives of them, (M, K)."""
@@ -107,7 +107,7 @@ def route(send: Send, rows: Tensor, count: int, fine: bool) -> Tensor:
     index = _receive(send, count, weights, used, FINE if fine else COARSE)
     sizes = _sizes(index, count)
     if len(rows) != len(weights):
-        raise FeatureError(f"the layer has {len(rows)} rows of features and {len(weights)} rows of output: {GIVE}.")
+        raise FeatureError(f"the layer has {len(rows)} rows of features and {len(weights)} rows of output: {CURE}.")
     if int(sizes.max()) == 1:
         return rows[used][index.argsort()]
     weights = weights[used]
@@ -115,7 +115,7 @@ def route(send: Send, rows: Tensor, count: int, fine: bool) -> Tensor:
     shares = (weights @ largest / largest.square().sum())[:, None]
     if bool(((weights - shares * largest).norm(dim=1) > 0.02 * weights.norm(dim=1)).any()):
         raise FeatureError(
-            f"the classes of one row of the logits come from several rows of the layer's output: {GIVE}."
+            f"the classes of one row of the logits come from several rows of the layer's output: {CURE}."
         )
     shares = shares.to(rows.dtype)
     total = shares.new_zeros(count, 1).index_add(0, index, shares.abs())
@@ -140,7 +140,7 @@ def find_order(send: Send, count: int) -> Tensor:
     except FeatureError:
         index = _receive(send_signed, count, weights, used, BITS)
     if int(_sizes(index, count).max()) > 1:
-        raise FeatureError(f"several samples of the named layer are combined into one row of the logits: {GIVE}.")
+        raise FeatureError(f"several samples of the named layer are combined into one row of the logits: {CURE}.")
     return torch.arange(len(used), device=index.device)[used][index.argsort()]
 
 
@@ -152,7 +152,7 @@ def _used(weights: Tensor) -> Tensor:
 def _sizes(index: Tensor, count: int) -> Tensor:
     sizes = torch.bincount(index, minlength=count)
     if index.numel() == 0 or len(sizes) > count or int(sizes.min()) == 0:
-        raise FeatureError(f"some rows of the logits depend on no row of the layer's output: {GIVE}.")
+        raise FeatureError(f"some rows of the logits depend on no row of the layer's output: {CURE}.")
     return sizes
 
 
@@ -178,5 +178,5 @@ def _receive(send: Send, count: int, weights: Tensor, used: Tensor, base: int) -
     for value, power in zip(received, powers, strict=True):
         wrong = (value - encode(known, power)).abs() > TOLERANCE[base]
         if bool((wrong | (index != known)).any()):
-            raise FeatureError(f"one sample is part of several rows of the logits: {GIVE}.")
+            raise FeatureError(f"one sample is part of several rows of the logits: {CURE}.")
     return index
