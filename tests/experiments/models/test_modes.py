@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from opl.experiments.evaluation.episodes import episode_accuracies
-from opl.experiments.evaluation.label_noise import label_noise
 from opl.experiments.evaluation.protocols import FewShot
 from opl.experiments.models import CifarResNet
 from opl.experiments.models.modes import unwrap
@@ -35,7 +34,6 @@ def images() -> Images:
 
 USES = {
     "validation": lambda model: validate(model, [batch()], 4, keep=True),
-    "label noise": lambda model: label_noise(model, [batch()], torch.zeros(8, dtype=torch.long)),
     "episodes": lambda model: episode_accuracies(
         model, images(), [FewShot(way=2, queries=3, episodes=4)], augment=(), mean=(0.5,) * 3, std=(0.5,) * 3
     ),
