@@ -4,7 +4,7 @@ python benchmarks/pretrained.py FOLDER
 
 FOLDER holds runs or, like `results`, records. A setting is a target domain at one length of training: the mean
 difference in target accuracy from cross-entropy over seeds, with variances moderated over all settings. The p-values
-are adjusted over the four losses (Holm).
+are adjusted over the four losses (Holm); a loss without runs counts as p = 1.
 """
 
 import argparse
@@ -40,9 +40,11 @@ def main() -> None:
         settings = {key: [effects[name] for name in names[key] if name in effects] for key in losses}
         means = {key: random_effects(chosen) for key, chosen in settings.items() if len(chosen) > 1}
         print(f"\n{title}: target accuracy, difference from cross-entropy")
-        for (key, mean), adjusted in zip(means.items(), holm([p_value(mean) for mean in means.values()]), strict=True):
+        p_values = [p_value(means[key]) if key in means else 1.0 for key in losses]
+        adjusted = dict(zip(losses, holm(p_values), strict=True))
+        for key, mean in means.items():
             above = sum(effect.mean > 0 for effect in settings[key])
-            pooled = f"{describe_difference(mean):>24}  p {adjusted:.3f}"
+            pooled = f"{describe_difference(mean):>24}  p {adjusted[key]:.3f}"
             print(f"{losses[key]:<38}{pooled}  above 0 in {above} of {len(settings[key])} settings")
 
 
