@@ -68,8 +68,8 @@ class Row:
 
     @property
     def left_out(self) -> str:
-        """Why the row has no runs, if it was left out."""
-        return f"left out, needs {self.needs}: see opl data"
+        """What the table shows if the row has no runs."""
+        return f"no runs; needs {self.needs} (opl data)"
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def test_without_its_data_a_table_starts_no_run(nowhere, tmp_path, capsys, scale
 
 def test_the_table_states_why_a_row_has_no_runs(tmp_path):
     table = paper.item("table-6")
-    for scale, reason in (("small", "left out, needs mini-imagenet: see opl data"), ("tiny", "")):
+    for scale, reason in (("small", "no runs; needs mini-imagenet (opl data)"), ("tiny", "")):
         missing = {line.recipe: line.missing for line in lines(table, read_runs(tmp_path), scale)}
         assert missing["mini-imagenet-rfs"] == reason
         assert missing["cifar-fs-rfs"] == ""
@@ -141,7 +141,7 @@ def test_the_table_states_why_a_row_has_no_runs(tmp_path):
 def test_a_row_that_was_left_out_has_its_reason_in_place_of_a_difference(tmp_path):
     _, rows = cells(build_table(paper.item("table-6"), read_runs(tmp_path), "small"))
     last_cells = {row[0]: row[-1] for row in rows}
-    assert last_cells["miniImageNet RFS+OPL"] == "left out, needs mini-imagenet: see opl data"
+    assert last_cells["miniImageNet RFS+OPL"] == "no runs; needs mini-imagenet (opl data)"
     assert last_cells["CIFAR-FS RFS+OPL"] == "-"
 
 
