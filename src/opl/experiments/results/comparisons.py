@@ -67,7 +67,7 @@ def range_of(name: str, title: str = "") -> Range:
 
 
 def without_percent(title: str) -> str:
-    """The title of a number for the use inside a sentence.
+    """The title of a number, for use inside a sentence.
 
     Example:
         >>> without_percent("1-shot, noise 0.1, %")
