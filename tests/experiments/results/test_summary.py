@@ -1,6 +1,7 @@
 """The effect of the paper's OPL over all tables, from the records of this repository."""
 
 import re
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -94,6 +95,18 @@ def test_sentences_of_the_summary_follow_from_the_records_and_results_md_has_the
             assert f"{sizes[network]} of the {len(chosen)} settings" in sentence
         else:
             assert ("Both" if len(chosen) == 2 else f"All {len(chosen)}") + " settings use" in sentence
+
+
+def test_the_page_of_the_pretrained_study_has_the_pooled_effects_of_the_records():
+    read_effects = runpy.run_path(str(ROOT / "benchmarks" / "pretrained.py"))["read_effects"]
+    effects = {name: e for name, e in read_effects(ROOT / "results").items() if re.search("erm-opl(-long)?$", name)}
+    page = (ROOT / "docs" / "results" / "study-pretrained.md").read_text(encoding="utf-8")
+    for title, ending in (("both", ""), ("3 epochs", "-opl"), ("6 epochs", "-long")):
+        chosen = [effect for name, effect in effects.items() if name.endswith(ending)]
+        mean, half = dersimonian_laird(chosen)
+        above = f"{sum(effect.mean > 0 for effect in chosen)} of {len(chosen)}"
+        row = re.escape(f"| {title} | {mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}] | ") + r"\d\.\d+ \| " + above
+        assert re.search(row, page), row
 
 
 def test_table_8_is_analyzed_by_weight_and_gamma(runs):
