@@ -3,6 +3,8 @@
 import re
 
 import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 from opl.experiments.charts.effects import draw_effects
 from opl.experiments.paper import ITEMS
@@ -50,3 +52,13 @@ def test_numbers_are_those_of_the_summary_and_positions_are_linear():
 def test_a_setting_with_one_seed_has_no_interval():
     single = setting("demo", "classification", "CE+OPL", "test/top1", (0.5,))
     assert ">+0.50<" in draw_effects([single], ITEMS)
+
+
+def test_a_long_label_fits_into_the_drawing():
+    label = "CIFAR-100, class-dependent, TL+OPL, pruned samples in no pair, weight 0.1, gamma from 0 to 1"
+    text = draw_effects([setting("demo", "classification", label, "test/top1", (0.5, 0.0))], ITEMS)
+    [left, width] = re.findall(r'viewBox="([-\d.]+) \S+ ([\d.]+)', text)[0]
+    end = float(re.findall(r'x="([\d.]+)"[^>]*text-anchor="end"', text)[0])
+    path = TextPath((0, 0), f"demo: {label}", size=11, prop=FontProperties(family="DejaVu Sans"))  # a wide font
+    assert float(left) <= end - path.get_extents().width
+    assert float(left) + float(width) == 940

@@ -15,6 +15,7 @@ from .svg import Scale, element, extent, short, ticks
 LINE, TOP, WIDTH, MIDDLE, RIGHT = 16, 8, 940, 400, 790  # pixels; the axis runs from MIDDLE to RIGHT
 INK, FAINT, MEAN = "#333", "#bbb", "#c2410c"
 HALF = 5  # half the height of a diamond
+CHARACTER = 6.4  # pixels; the mean width of a character of a label
 
 
 def draw_effects(settings: Sequence[Setting], items: Mapping[str, Item]) -> str:
@@ -31,11 +32,12 @@ def draw_effects(settings: Sequence[Setting], items: Mapping[str, Item]) -> str:
     ends = [end for _, effect, _ in rows for end in (effect.mean, effect.low, effect.high)]
     x = Scale(*extent([0.0, *ends]), MIDDLE, RIGHT)
     bottom = TOP + LINE * len(rows)
-    content = [element("rect", width="100%", height="100%", fill="#fff"), *_axis(x, bottom)]
+    left = min(0, MIDDLE - 8 - round(CHARACTER * max(len(label) for label, _, _ in rows)))
+    content = [element("rect", x=left, width="100%", height="100%", fill="#fff"), *_axis(x, bottom)]
     for index, (label, effect, summary) in enumerate(rows):
         content += _line(x, TOP + LINE * (index + 0.5), label, effect, summary)
     label = "Differences of the paper's OPL from its baseline, setting by setting and summarized by task"
-    box = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {WIDTH} {bottom + 34}", "role": "img"}
+    box = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"{left} 0 {WIDTH - left} {bottom + 34}", "role": "img"}
     font = {"font_family": "sans-serif", "font_size": 11}
     return f"{element('svg', *content, **box, aria_label=label, **font)}\n"
 
