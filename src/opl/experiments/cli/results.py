@@ -180,9 +180,9 @@ class Results:
         """Print the jobs or, if one is named, its flags."""
         from .help import parser_of, print_help
 
-        if argv[0] in JOBS:
-            kind = JOBS[argv[0]]
-            print_help(f"results {argv[0]}", str(kind.__doc__), parser_of(kind))
+        job = next((name for name in argv if name in JOBS), "")
+        if job:
+            print_help(f"results {job}", str(JOBS[job].__doc__), parser_of(JOBS[job]))
         else:
             listed = [f"opl results {name}: {kind.__doc__}" for name, kind in JOBS.items()]
             print_help("results", str(cls.__doc__), Parser(add_help=False), listed)
