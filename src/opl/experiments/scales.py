@@ -7,7 +7,7 @@ RunScale = Literal["paper", "small", "tiny", "try", "custom"]
 """The scale of a run: `try` for a run of `opl try`, `custom` if its settings differ from those of its recipe."""
 SCALES: tuple[Scale, ...] = ("paper", "small", "tiny")
 FULL: Scale = "paper"
-"""The scale of a recipe where none is named."""
+"""The scale of a recipe that names none."""
 TRY: RunScale = "try"
 TABLE_SCALES: tuple[RunScale, ...] = (*SCALES, TRY)
 """The scales of which there are tables."""

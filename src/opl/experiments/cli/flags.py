@@ -18,7 +18,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 from ..._ranges import Range, check_settings
 from ...errors import OptionError, did_you_mean
 from ..files import read_json
-from ..scales import FULL, Scale
+from ..scales import Scale
 from ..terminal import make_console, plain_output
 from .help import parser_of
 
@@ -226,7 +226,7 @@ class TrainFlags:
 
     name: Positional[str]
     recipe: Path | None = None
-    scale: Scale = FULL
+    scale: Scale | None = None
     out: Path = OUT
     dry_run: bool = False
     until: int = 0

@@ -194,7 +194,7 @@ def print_settings(name: str, sentence: str, parser: argparse.ArgumentParser, ev
     entries = [entry for entry in _entries(parser) if entry.flags]
     first = [entry for flag in SETTINGS for entry in entries if flag in entry.flags]
     _print(f"usage: opl train {name} [flags] [settings]", "", sentence, "")
-    print(f"  opl train {name} --seed 1\n  opl train {name} --epochs 5 --scale tiny")
+    print(f"  opl train {name} --seed 1\n  opl train {name} --epochs 5 --out trial")
     if everything:
         _print_groups(entries, "Settings of the run")
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
 from ..paper import check_recipe_name, cost_of, recipe, seconds_of
-from ..scales import FULL, SCALES
+from ..scales import SCALES
 from .flags import OUT, Parser, show_status
 
 if TYPE_CHECKING:
@@ -115,9 +115,8 @@ def _parser(argv: list[str]) -> Parser:
     )
     parser.add_argument(
         "--scale",
-        default=FULL,
         choices=SCALES,
-        help=f"The paper's protocol, a small version, or a smoke test. (default: {FULL})",
+        help="The paper's protocol, a small version, or a smoke test. (default: the first of them that the recipe has)",
     )
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"The output folder. (default: {OUT})")
     parser.add_argument("--dry-run", action="store_true", help="Print the settings and the cost, and train nothing.")

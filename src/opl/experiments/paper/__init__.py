@@ -182,13 +182,17 @@ def recipes() -> dict[str, dict[str, "Recipe"]]:
     return {name: scales for module in dict.fromkeys(OWNERS.values()) for name, scales in _recipes_of(module).items()}
 
 
-def recipe(name: str, scale: Scale) -> "Recipe":
-    """Look up a recipe by name and scale; for an unknown one the error suggests the nearest names."""
+def recipe(name: str, scale: Scale | None = None) -> "Recipe":
+    """Look up a recipe by name and scale, by default the largest scale that it has.
+
+    For an unknown name the error suggests the nearest ones.
+    """
     check_recipe_name(name)
     scales = _recipes_of(_owner(name))[name]
-    if scale not in scales:
-        raise OptionError(did_you_mean(f"scale of {name}", scale, scales))
-    return scales[scale]
+    known = [size for size in SCALES if size in scales]
+    if scale is not None and scale not in scales:
+        raise OptionError(f"{name} has no {scale} scale: use --scale {' or '.join(known)}.")
+    return scales[scale or known[0]]
 
 
 def find_recipe(name: str, scale: str) -> "Recipe | None":
