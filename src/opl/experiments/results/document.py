@@ -7,10 +7,10 @@ Each table stands between two marker lines, and everything else stays as it is:
 <!-- end -->
 
 Other blocks are `short ITEM ... SCALE` (the comparisons of some items in a small table), `summary SCALE` (the effect of
-OPL over all tables), `settings SCALE` (what it is made of), `facts SCALE` (numbers of an audit beside the same numbers
-from today's records), `verdicts` (every comparison with variances of single rows and with moderated ones), `costs ITEM
-... SCALE` (commands and their cost), and the kinds that the caller adds, such as `differences board SCALE`. A block of
-an item without records says so, with the command that makes its runs.
+OPL over all tables), `tasks SCALE` (its means alone), `settings SCALE` (what it is made of), `verdicts` (every
+comparison with variances of single rows and with moderated ones), `costs ITEM ... SCALE` (commands and their cost), and
+the kinds that the caller adds, such as `differences board SCALE`. A block of an item without records says so, with the
+command that makes its runs.
 """
 
 import re
@@ -29,13 +29,13 @@ from .comparisons import Line, describe_difference, family_of, lines, paired_mea
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
-from .summary import collect_settings, list_entry, render_facts, render_settings, render_summary
+from .summary import collect_settings, list_entry, render_settings, render_summary, render_tasks
 from .tables import Table, build_table
 from .text import D, document, lines_of_d, list_verdicts, markdown_table
 
 SCALES = ("paper", "small")  # tiny and custom runs have no table
 SHORT, VERDICTS, COSTS = "short", "verdicts", "costs"
-OVERVIEWS = {"summary": render_summary, "settings": render_settings, "facts": render_facts}
+OVERVIEWS = {"summary": render_summary, "tasks": render_tasks, "settings": render_settings}
 """Blocks over all settings of OPL."""
 MOST = 6  # comparisons of a short table; of more, it has the decided ones, or the means
 BEGIN = re.compile(r"<!-- opl results: (?P<arguments>[^<>]*) -->")

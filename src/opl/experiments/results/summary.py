@@ -4,12 +4,9 @@ A setting is a recipe with the paper's OPL and one metric of its table. Its effe
 baseline over seeds, with a variance that is moderated over all settings of the task.
 """
 
-import math
-import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..item import Item
@@ -55,6 +52,11 @@ class Summary(NamedTuple):
     middle: float
     """Interquartile mean of the paired differences of all seeds."""
     middle_ends: tuple[float, float]
+
+    @property
+    def verdict(self) -> str:
+        """What the effect shows."""
+        return "OPL gains" if self.effect.low > 0 else "OPL loses" if self.effect.high < 0 else "no effect shown"
 
 
 def collect_settings(items: Iterable[Item], runs: Sequence[Run], scale: str) -> list[Setting]:
@@ -165,6 +167,13 @@ def render_summary(settings: Sequence[Setting]) -> str:
     return "\n\n".join([markdown_table(heading, rows), "\n".join(map(list_entry, sentences))])
 
 
+def render_tasks(settings: Sequence[Setting]) -> str:
+    """The effect on each task in a small Markdown table, the largest gain first."""
+    summaries = sorted(summarize(settings), key=lambda summary: -summary.effect.mean)
+    rows = [(summary.task, describe_difference(summary.effect), summary.verdict) for summary in summaries]
+    return markdown_table(("task", "with OPL minus without", "verdict"), rows)
+
+
 def list_entry(text: str) -> str:
     """A sentence as an entry of a Markdown list, in lines of at most `WIDTH` characters."""
     return textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
@@ -172,8 +181,6 @@ def list_entry(text: str) -> str:
 
 def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
     """What OPL did on a task, and how much of it rests on one network."""
-    effect = summary.effect
-    verdict = "OPL gains" if effect.low > 0 else "OPL loses" if effect.high < 0 else "no effect shown"
     network, count = Counter(setting.network for setting in settings).most_common(1)[0]
     same, rest = ([setting for setting in settings if (setting.network == network) is equal] for equal in (True, False))
     name = network.rstrip("-")
@@ -184,84 +191,11 @@ def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
     else:
         details = f" {count} of the {len(settings)} settings use {name}, with a mean of {_describe(same)}"
         details += f"; the other {len(rest)} have a mean of {_describe(rest)}." if len(rest) > 1 else "."
-    return f"**{summary.task.capitalize()}: {verdict}.**{details}"
+    return f"**{summary.task.capitalize()}: {summary.verdict}.**{details}"
 
 
 def _describe(settings: Sequence[Setting]) -> str:
     return describe_difference(random_effects(measure_effects(settings)))
-
-
-class Fact(NamedTuple):
-    """A number that an audit computed from the records of its day."""
-
-    text: str
-    task: str
-    stated: str
-    compute: Callable[[Sequence[Setting]], Interval]
-    """The same number, from the settings of the task."""
-
-
-def pooled_effect(settings: Sequence[Setting]) -> Interval:
-    """The random-effects mean with one variance for all settings, instead of moderated ones."""
-    plain = [interval(setting.pairs) for setting in settings]
-    degrees = sum(effect.freedom for effect in plain)
-    variance = sum(effect.variance * effect.freedom for effect in plain) / degrees
-    return random_effects(
-        [effect._replace(half=effect.half * math.sqrt(variance / effect.variance)) for effect in plain]
-    )
-
-
-def _by_network(settings: Sequence[Setting]) -> Interval:
-    means: dict[str, list[float]] = {}
-    for setting in settings:
-        means.setdefault(setting.network, []).append(fmean(setting.pairs))
-    return interval([fmean(values) for values in means.values()])
-
-
-OUTSIDE_THE_AUDIT = ("cifar100-jpegs-vit-opl", "cifar100-neuralscale-resnet18-opl")
-
-
-def _audited(settings: Sequence[Setting]) -> list[Setting]:
-    return [setting for setting in settings if setting.recipe not in OUTSIDE_THE_AUDIT]
-
-
-FACTS = (
-    Fact(
-        "classification without the ViT of table 2 and the ResNet-18 of table s2, random effects",
-        "classification",
-        "+0.82 [+0.32, +1.32]",
-        lambda settings: pooled_effect(_audited(settings)),
-    ),
-    Fact(
-        "the same settings, mean over networks",
-        "classification",
-        "+0.26 [-0.31, +0.83]",
-        lambda settings: _by_network(_audited(settings)),
-    ),
-    Fact("few-shot learning and SUR, random effects", "few-shot learning", "-2.58 [-3.75, -1.41]", pooled_effect),
-    Fact(
-        "figure 6, mean over settings",
-        "classification",
-        "+1.27 [+0.55, +1.99]",
-        lambda settings: interval([fmean(setting.pairs) for setting in settings if setting.item == "figure-6"]),
-    ),
-)
-
-
-def render_facts(settings: Sequence[Setting]) -> str:
-    """What the audit stated beside the same numbers from the records, in Markdown."""
-    rows = []
-    for fact in FACTS:
-        effect = fact.compute(of_task(settings, fact.task))
-        today = describe_difference(effect)
-        rows.append((fact.text, fact.stated, str(effect.size), today, "yes" if _close(today, fact.stated) else "no"))
-    return markdown_table(("fact", "the audit", "settings", "today's records", "reproduced"), rows)
-
-
-def _close(first: str, second: str) -> bool:
-    """Whether the numbers of two texts differ by at most the last decimal."""
-    numbers = [[float(number) for number in re.findall(r"[+-]\d+\.\d+", text)] for text in (first, second)]
-    return all(abs(one - two) < 0.015 for one, two in zip(*numbers, strict=True))
 
 
 def render_settings(settings: Sequence[Setting]) -> str:
