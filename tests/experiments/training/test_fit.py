@@ -97,6 +97,21 @@ def test_other_precisions_learn_too(tmp_path, precision):
     assert trained(tmp_path, precision, recipe).result()["test/top1"] > 50
 
 
+@pytest.mark.parametrize("name", ["cifar10-robust-madry", "cifar10-robust-mart", "cifar10-robust-trades"])
+def test_attacks_in_training_run_in_mixed_precision_too(tmp_path, name):
+    seen = []
+
+    def record(module, inputs, output):
+        if isinstance(module, torch.nn.Conv2d):
+            seen.append(output.dtype)
+
+    recipe = replace(paper.recipe(name, "tiny"), epochs=1, precision="bf16-mixed")
+    with torch.nn.modules.module.register_module_forward_hook(record):
+        run(recipe, tmp_path)
+    assert seen
+    assert set(seen) == {torch.bfloat16}
+
+
 @pytest.mark.slow
 def test_a_compiled_model_learns_the_same(tmp_path):
     recipe = replace(PLAIN, epochs=2, method=CrossEntropy())

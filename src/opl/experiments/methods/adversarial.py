@@ -108,7 +108,8 @@ class TwoPassObjective(Objective):
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
         """Run both forward passes and compute the losses."""
-        images = self.settings.perturb(model, batch)
+        with self.autocast():
+            images = self.settings.perturb(model, batch)
         clean: Output = model(batch.images)
         # With several processes, DDP overwrites the batch norm buffers before each of its forward passes, while the
         # first pass still needs them for backward: so the second bypasses DDP. Gradients accumulate either way.

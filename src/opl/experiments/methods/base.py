@@ -1,6 +1,7 @@
 """The objective of every method: weighted losses of a batch plus auxiliary terms, and the only loop over them."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -57,6 +58,8 @@ class Objective(nn.Module):
 
     monitor: str = ""
     """The metric that selects the best model; for a `test/` metric, the run tests after every epoch."""
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """The mixed precision of the run, set by `fit`, for passes through the network inside its wrapper."""
 
     def __init__(self, terms: WeightedTerms | None = None) -> None:
         super().__init__()
@@ -113,7 +116,7 @@ class SupervisedObjective(Objective):
         name: name of the criterion in the records.
         guided: pass the labels to the model as well, for the margin of its head.
         weight: weight of the criterion.
-        change: from the model and a batch to the batch that is trained on.
+        change: from the model and a batch to the batch that is trained on; called in mixed precision.
     """
 
     def __init__(
@@ -131,7 +134,8 @@ class SupervisedObjective(Objective):
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
         """Compute the criterion."""
-        batch = self.change(model, batch)
+        with self.autocast():
+            batch = self.change(model, batch)
         output = self.predict(model, batch)
         return Losses({self.name: (self.weight, self.criterion(output.logits, batch.labels))}, output, batch)
 

@@ -73,6 +73,7 @@ def fit(
         stop: the signals that end the run; the state is saved first.
     """
     trained = Trained(fabric, recipe, model, objective, state)
+    objective.autocast = fabric.autocast
     steps = _Steps(fabric, recipe, trained, data, watch, stop, save)
     totals = EpochTotals(**(state or {}).get("totals", {}))
     for epoch in range(state["epoch"] if state else 0, recipe.epochs):
