@@ -28,6 +28,7 @@ ROOT = DOCS.parent
 PAGES = {name: ROOT / f"{name.upper()}.md" for name in ("results", "contributing", "changelog", "security")}
 """Pages `project/NAME` whose text is a file in the root of the repository."""
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)\s]+)(?=\))")
+SECTION = re.compile(r"<!-- The section (## .+) of \.\./README\.md -->")
 MOVED = {file: DOCS / "project" / f"{name}.md" for name, file in PAGES.items()} | {
     ROOT / "README.md": DOCS / "index.md",
     ROOT / "results": DOCS / "reference" / "records.md",
@@ -76,13 +77,25 @@ def _math_block(self: SphinxTranslator, node: nodes.Element) -> None:
 
 
 def _read_source(app: Sphinx, docname: str, content: list[str]) -> None:
-    """Insert the texts of the repository's root, and lead links between files to pages."""
+    """Insert the texts of the repository's root, and point links between files to pages."""
     name = docname.removeprefix("project/")
     file = PAGES[name] if docname.startswith("project/") and name in PAGES else DOCS / f"{docname}.md"
     if not file.exists():  # a notebook
         return
     text = file.read_text(encoding="utf-8") if file in PAGES.values() else content[0]
-    content[0] = LINK.sub(lambda link: link[1] + relink(link[2], file.parent, (DOCS / docname).parent), text)
+    text = _relink_text(text, file.parent, (DOCS / docname).parent)
+    content[0] = SECTION.sub(lambda section: _relink_text(_readme_section(section[1]), ROOT, DOCS), text)
+
+
+def _relink_text(text: str, origin: Path, page: Path) -> str:
+    return LINK.sub(lambda link: link[1] + relink(link[2], origin, page), text)
+
+
+def _readme_section(heading: str) -> str:
+    """A section of README.md, with its heading."""
+    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n{heading}\n")
+    text, _, _ = rest.partition("\n## ")
+    return f"{heading}\n{text}"
 
 
 def relink(target: str, origin: Path, page: Path) -> str:
