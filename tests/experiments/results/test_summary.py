@@ -130,8 +130,19 @@ def test_table_8_is_analyzed_by_weight_and_gamma(runs):
 
 
 def test_unequal_variances_of_rows_are_noted_below_the_table(runs):
-    notes = build_table(ITEMS["table-s2"], runs, "small").notes
-    assert any("standard deviations of differences span 0.51 to 3.98" in note for note in notes)
+    item = ITEMS["table-3"].for_scale("small")
+    accuracy = {
+        (run.recipe["name"], run.seed): run.result.get("test/top1") for run in runs if run.recipe["scale"] == "small"
+    }
+    differences = []
+    for row in item.rows:
+        pairs = [(accuracy.get((row.recipe, seed)), accuracy.get((row.baseline, seed))) for seed in range(3)]
+        if row.baseline and all(None not in pair for pair in pairs):
+            differences.append([with_opl - without for with_opl, without in pairs])
+    spreads = [stats.tstd(values) for values in differences]
+    [note] = [note for note in build_table(item, runs, "small").notes if "last epoch" in note and "Bartlett" in note]
+    assert f"span {min(spreads):.2f} to {max(spreads):.2f}" in note
+    assert f"p {stats.bartlett(*differences).pvalue:.2g}" in note
 
 
 def test_means_and_selected_numbers_form_separate_families(runs):
