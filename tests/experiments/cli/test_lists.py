@@ -51,7 +51,7 @@ def test_recipes_lists_items_first_one_line_per_item(capfd):
         assert [scale in line.rpartition("  ")[2] for scale in ("paper", "small", "tiny")] == [
             bool(each.at(scale)) for scale in ("paper", "small", "tiny")
         ]
-    assert "22 h" in lines[list(ITEMS).index("table-1")]
+    assert "45 h" in lines[list(ITEMS).index("table-1")]
 
 
 def test_recipes_of_an_item_are_listed_and_filtered_by_terms(capfd):

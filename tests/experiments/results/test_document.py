@@ -159,7 +159,7 @@ def test_prose_has_no_number_of_a_run(name):
 def test_costs_have_the_command_the_rows_and_the_measured_time(records):
     text = render(f"<!-- opl results: costs table-1 table-2 paper -->\n{END}\n", records)
     rows = len(ITEMS["table-1"].at("paper"))
-    assert f"| `opl reproduce table-1 --scale paper` | cifar100 | {rows} x 3 | up to 22 h on 2 cores |" in text
+    assert f"| `opl reproduce table-1 --scale paper` | cifar100 | {rows} x 3 | up to 45 h on 2 cores |" in text
     assert "| `opl reproduce table-2 --scale paper` | imagenet | 9 x 3 | not measured |" in text
 
 
