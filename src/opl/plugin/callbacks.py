@@ -41,7 +41,7 @@ def _lightning_callback() -> type[Any]:
     base: Any = import_module(package).Callback
 
     class LightningCallback(base):  # type: ignore[misc]
-        """Log base loss, OPL, s and d of training batches as `opl/base`, `opl/projection`, `opl/s` and `opl/d`.
+        """Log the parts of `criterion.last` of training batches: `opl/base`, `opl/projection`, `opl/s`, `opl/d` and others.
 
         The criterion is found among the modules of the `LightningModule`, whose checkpoints then hold its state.
 
@@ -71,7 +71,7 @@ def _hugging_face_callback() -> type[Any]:
     from transformers.trainer_callback import ExportableState
 
     class HuggingFaceCallback(TrainerCallback, ExportableState):
-        """Log means of base loss, OPL, s and d since the last log, as `opl/base`, `opl/projection`, `opl/s`, `opl/d`.
+        """Log means since the last log of the parts of `criterion.last`: `opl/base`, `opl/projection`, `opl/s` and others.
 
         Checkpoints hold the state of the criterion, such as the step of an `opl.Ramp`, and a resumed training has it.
 

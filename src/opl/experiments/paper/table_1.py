@@ -1,4 +1,4 @@
-"""Table 1, CIFAR-100, thirteen losses and L-Softmax. Cost of a seed, the paper's figures and ours: RESULTS.md, table 1.
+"""Table 1, CIFAR-100, fourteen losses. Cost of one seed, the paper's figures and ours: RESULTS.md, table 1.
 
 The protocol is that of the released trainer: 45,000 training and 5,000 validation images, 200 epochs, learning-rate
 drops at the start of epochs 60, 120 and 160 (counted from 1), one epoch of warm-up. The released code reports the best

@@ -58,14 +58,10 @@ class Benchmark:
 
     label: str
     other: str
-    needs: str = ""
-    """The data set without which its rows are left out at the small scale."""
 
 
-BENCHMARKS = {
-    "cifar10": Benchmark("CIFAR-10", "cifar100", "cifar10"),
-    "cifar100": Benchmark("CIFAR-100", "cifar10"),
-}
+CIFAR10, CIFAR100 = "cifar10", "cifar100"
+BENCHMARKS = {CIFAR10: Benchmark("CIFAR-10", CIFAR100), CIFAR100: Benchmark("CIFAR-100", CIFAR10)}
 
 
 LARGE: tuple[Scale, ...] = ("paper", "tiny")
@@ -73,20 +69,18 @@ PRETRAINED, PRETRAINING = "pretrained", Variant("pre-training", itemgetter("pret
 """The training that Hendrycks starts from; it has no row."""
 VARIANTS = {
     "standard": Variant("trained without attacks", itemgetter("standard")),
-    "madry": Variant("Madry", itemgetter("madry"), paper={"cifar10": (87.14, 44.04), "cifar100": (60.20, 20.60)}),
+    "madry": Variant("Madry", itemgetter("madry"), paper={CIFAR10: (87.14, 44.04), CIFAR100: (60.20, 20.60)}),
     "madry-opl": Variant(
-        "Madry+OPL", itemgetter("madry"), "madry", {"cifar10": (87.76, 49.15), "cifar100": (61.13, 23.01)}
+        "Madry+OPL", itemgetter("madry"), "madry", {CIFAR10: (87.76, 49.15), CIFAR100: (61.13, 23.01)}
     ),
     "hendrycks": Variant(
-        "Hendrycks", itemgetter("hendrycks"), paper={"cifar10": (87.11, 54.92), "cifar100": (59.23, 28.42)}
+        "Hendrycks", itemgetter("hendrycks"), paper={CIFAR10: (87.11, 54.92), CIFAR100: (59.23, 28.42)}
     ),
     "hendrycks-opl": Variant(
-        "Hendrycks+OPL", itemgetter("hendrycks"), "hendrycks", {"cifar10": (87.51, 55.73), "cifar100": (61.00, 30.05)}
+        "Hendrycks+OPL", itemgetter("hendrycks"), "hendrycks", {CIFAR10: (87.51, 55.73), CIFAR100: (61.00, 30.05)}
     ),
-    "mart": Variant("MART", itemgetter("mart"), paper={"cifar10": (84.49, 54.10), "cifar100": (58.90, 23.40)}),
-    "mart-opl": Variant(
-        "MART+OPL", itemgetter("mart"), "mart", {"cifar10": (84.41, 56.23), "cifar100": (58.01, 25.74)}
-    ),
+    "mart": Variant("MART", itemgetter("mart"), paper={CIFAR10: (84.49, 54.10), CIFAR100: (58.90, 23.40)}),
+    "mart-opl": Variant("MART+OPL", itemgetter("mart"), "mart", {CIFAR10: (84.41, 56.23), CIFAR100: (58.01, 25.74)}),
     "trades": Variant("TRADES", itemgetter("trades"), scales=LARGE),
     "trades-opl": Variant("TRADES+OPL", itemgetter("trades"), "trades", scales=LARGE),
 }
@@ -172,12 +166,13 @@ def name_of(dataset: str, key: str) -> str:
 
 def _row(dataset: str, key: str) -> Row:
     benchmark, variant = BENCHMARKS[dataset], VARIANTS[key]
+    trained_on_both = key.startswith("hendrycks")
     return variant.row(
         f"{benchmark.label} ",
         key,
         partial(name_of, dataset),
         paper=variant.numbers(dataset, (CLEAN, UNDER_ATTACK)),
-        needs=benchmark.needs,
+        needs=CIFAR10 if dataset == CIFAR10 or trained_on_both else "",
     )
 
 
@@ -251,7 +246,7 @@ def _data(dataset: str, **settings: Any) -> "DataSet":
     from ..data import Cifar10, Cifar100
 
     given = {"val": 0, "jitter": 0.0, **settings}
-    return Cifar10(**given) if dataset == "cifar10" else Cifar100(**given)
+    return Cifar10(**given) if dataset == CIFAR10 else Cifar100(**given)
 
 
 def _base(dataset: str, scale: Scale) -> "Recipe":
@@ -276,7 +271,7 @@ def _base(dataset: str, scale: Scale) -> "Recipe":
         return paper
     return replace(
         paper,
-        data=FastCifar10(val=500) if dataset == "cifar10" else FastCifar100(val=500),
+        data=FastCifar10(val=500) if dataset == CIFAR10 else FastCifar100(val=500),
         model=FastNet(half=True, width=32),
         optimizer=Muon(),
         schedule=Triangle(),
