@@ -109,5 +109,5 @@ def test_laws_that_do_not_grow_are_refused_in_one_sentence():
         rebuild(PowerLaw((5.0,) * 8, (0.0,) * 8), "vgg11", 1.0, 100)
     with pytest.raises(OptionError, match="do not grow"):
         rebuild(falling, "vgg11", 1e-9, 100)
-    with pytest.raises(OptionError, match="vgg11 has 8 widths, but 2 were given"):
+    with pytest.raises(OptionError, match="vgg11 needs 8 widths, but got 2"):
         count_parameters("vgg11", (1, 2), 10)

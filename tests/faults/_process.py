@@ -38,7 +38,7 @@ PRELOADED = (
     "opl.experiments.report.page",
 )  # fmt: skip
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": "120"}
-CRASHES = ("Traceback (most recent call last)", "Fatal Python error", "a defect of opl")
+CRASHES = ("Traceback (most recent call last)", "Fatal Python error", "a bug in opl")
 Argv = str | Sequence[str]
 Function = Callable[[], object] | None
 

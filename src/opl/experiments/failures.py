@@ -1,4 +1,4 @@
-"""Errors of the machine as one sentence: no space, no permission, no memory. Does not import torch."""
+"""One-sentence messages for machine errors: no space, no permission, no memory. Does not import torch."""
 
 import errno
 
@@ -25,7 +25,7 @@ AGAIN = "then run the same command again; training resumes from its last checkpo
 
 
 def explain(error: BaseException) -> OplError | None:
-    """Return an error with one sentence for an error of the machine; None for any other error.
+    """Convert a machine error to an `OplError` with a one-sentence message; return None for any other error.
 
     Example:
         >>> str(explain(OSError(errno.ENOSPC, "No space left on device", "runs/checkpoint.pt"))).split(",")[0]
@@ -40,7 +40,7 @@ def explain(error: BaseException) -> OplError | None:
         return MachineError(f"not enough memory: use a smaller --batch-size or model, or end other programs, {AGAIN}.")
     if isinstance(error, RuntimeError) and "home directory" in text:
         return MachineError("the home folder is unknown: set HOME, or set OPL_CACHE to a folder for decoded data sets.")
-    if isinstance(error, RuntimeError) and text.startswith("Symlink loop from "):  # of pathlib, before Python 3.13
+    if isinstance(error, RuntimeError) and text.startswith("Symlink loop from "):  # by pathlib, before Python 3.13
         return MachineError(f"{text.removeprefix('Symlink loop from ')}: {CURES[errno.ELOOP]}.")
     if isinstance(error, RecursionError):
         return MachineError("a file is damaged, its values are nested too deeply: restore or delete it.")

@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 from ..errors import DamagedError
 
 TEMPORARY = ".tmp"
-LARGEST = 1 << 34  # bytes of a file that is read at once
-MOST_JSON = 1 << 26  # bytes of a JSON file
-DIGITS = 19  # of the largest integer of 64 bits
+LARGEST = 1 << 34  # bytes of the largest file that is read at once
+MOST_JSON = 1 << 26  # bytes of the largest JSON file
+DIGITS = 19  # digits of the largest 64-bit integer
 NO_LINKS = os.O_NOFOLLOW if os.name == "posix" else 0
 NO_WAIT = os.O_NONBLOCK if os.name == "posix" else 0  # opening a named pipe would wait for its other end
 
@@ -39,11 +39,11 @@ def write_whole(file: Path, data: bytes | str) -> None:
 
 
 def make_folder(root: Path, *names: str) -> Path:
-    """Create a folder and the folders above it; a link among `names` is an OSError, since it may lead anywhere.
+    """Create a folder and its parents; raise OSError if one of `names` is a link, since it may lead anywhere.
 
     Args:
         root: a folder that the user has named; it may be a link.
-        names: folders below it, of which a downloaded folder may contain links.
+        names: folders below it; in a downloaded folder, some of them may be links.
     """
     root.mkdir(parents=True, exist_ok=True)
     folder = root
@@ -56,27 +56,27 @@ def make_folder(root: Path, *names: str) -> Path:
 
 
 def open_to_append(file: Path) -> BinaryIO:
-    """Open a regular file to append to it, or create it; a link, pipe or device is an OSError."""
-    number = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY | NO_LINKS | NO_WAIT, 0o666)
-    stream: BinaryIO = _regular(number, "ab")
+    """Open a regular file to append to it, or create it; raise OSError for a link, pipe or device."""
+    descriptor = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY | NO_LINKS | NO_WAIT, 0o666)
+    stream: BinaryIO = _regular(descriptor, "ab")
     return stream
 
 
 def open_regular(file: Path, *, links: bool = True) -> io.BufferedReader:
-    """Open a regular file to read it; anything else, such as a pipe or device, is an OSError."""
+    """Open a regular file to read it; raise OSError for anything else, such as a pipe or device."""
     stream: io.BufferedReader = _regular(os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS)), "rb")
     return stream
 
 
-def _regular(number: int, mode: str) -> Any:
-    if stat.S_ISREG(os.fstat(number).st_mode):
-        return os.fdopen(number, mode)
-    os.close(number)
+def _regular(descriptor: int, mode: str) -> Any:
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, mode)
+    os.close(descriptor)
     raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def read_limited(file: Path, limit: int = LARGEST, *, links: bool = True) -> bytes:
-    """Read a regular file of at most `limit` bytes; anything else is an OSError.
+    """Read a regular file of at most `limit` bytes; raise OSError for anything else.
 
     Args:
         file: the file.

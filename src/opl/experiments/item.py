@@ -32,7 +32,7 @@ class Cost:
 
 
 def describe_costs(costs: Mapping[Scale, Cost]) -> str:
-    """The cost of one run at each scale; empty if none was measured.
+    """Describe the cost of one run at each scale; empty if none was measured.
 
     Example:
         >>> describe_costs({"small": Cost(480), "paper": Cost(22 * HOUR, cores=2)})
@@ -58,13 +58,13 @@ class Row:
     needs: str = ""
     """A data set without which the row is left out at the small scale, if the table has other rows."""
     seeds: int = 0
-    """The number of its runs where it has fewer than the table, beginning with the same seed; 0 for as many."""
+    """The number of its runs if the table has more, beginning with the same seed; 0 for as many as the table."""
     paper_margins: dict[str, float] = field(default_factory=dict)
-    """The ± of the paper's numbers, where it gives them: half-widths of 95 % intervals over episodes."""
+    """The ± of the paper's numbers, where it reports them: half-widths of 95 % intervals over episodes."""
     group: str = ""
     """The heading of its group, such as a network; its label may begin with the same words."""
     task: str = ""
-    """The kind of task, if it differs from that of the table."""
+    """The kind of task, if it differs from the table's."""
 
     @property
     def left_out(self) -> str:
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Quoted:
-    """A reference line: what the paper quotes of a method that is not run here."""
+    """A reference line: the numbers that the paper quotes for a method that is not run here."""
 
     label: str
     paper: dict[str, float]
@@ -99,7 +99,7 @@ class Measure:
     scales: tuple[Scale, ...] = SCALES
     """The scales that use these arguments; a small scale may use fewer images, for instance."""
     settings: tuple[dict[str, Any], ...] = ()
-    """The settings of each of the named measures, as they are written to disk; empty for measures without settings."""
+    """The settings of each measure in `names`, as written to disk; empty for measures without settings."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Revision:
     since: str
     """When it was made, in UTC, as runs record their start: `2026-11-18T05:00:00Z`."""
     what: str
-    """What is different in runs from before it."""
+    """What differs in runs from before it."""
     recipes: tuple[str, ...]
     metrics: tuple[str, ...] = ()
     """The numbers that it changes; empty for all."""
@@ -130,24 +130,24 @@ class Item:
     seeds: int = 3
     """Runs of each row at the small and paper scales; at the tiny scale there are at most two."""
     first_seed: int = 0
-    """The first of their seeds: not 0 where earlier seeds were used to choose what is run here."""
+    """The seed of the first run: not 0 where earlier seeds were used to choose what is run here."""
     costs: dict[Scale, Cost] = field(default_factory=dict)
     """The measured cost of one run, by scale."""
     note: str = ""
     setting: str = ""
-    """What the paper's numbers were measured with, such as `ResNet-56, 100 classes, 200 epochs`; heads their column."""
+    """What the paper's numbers were measured with, such as `ResNet-56, 100 classes, 200 epochs`; a column heading."""
     quoted: tuple[Quoted, ...] = ()
     """Reference lines below the rows."""
     compared: tuple[str, ...] = ()
     """The numbers to compare with the baseline and the paper; if empty, the first number shown."""
     aggregates: tuple[str, ...] = ()
-    """Compared numbers that are means of others, and so no further comparisons beside them."""
+    """Compared numbers that are means of other compared numbers, so they do not count as further comparisons."""
     task: str = "classification"
     """The kind of task, over which effects are summarized."""
     measures: tuple[Measure, ...] = ()
     """The measures to take of every row's runs after all of them are finished."""
     unit: str = "episodes"
-    """What a measure has one value for, so that runs can be compared on the same units."""
+    """The unit that a measure has one value per, so that runs can be compared unit by unit."""
     figure: str = ""
     """For a figure: the module of `opl.experiments.charts` that draws it."""
     home: str = ""
@@ -155,7 +155,7 @@ class Item:
     averages: tuple[Average, ...] = ()
     """Rows below the others that are means of rows."""
     others: tuple[str, ...] = ()
-    """The recipes of its module that have no row: variants, and runs that other runs come after."""
+    """The recipes of its module that have no row: variants, and runs that other runs start from or learn from."""
     command: str = ""
     """The command that makes it, if it is not `opl reproduce`."""
     headline: str = ""
@@ -174,7 +174,7 @@ class Item:
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """The names of all recipes, those of rows first."""
+        """The names of all recipes, first the recipes of rows."""
         return (*(row.recipe for row in self.rows), *self.others)
 
     @property
@@ -183,19 +183,19 @@ class Item:
         return describe_costs(self.costs)
 
     def cost_at(self, scale: str) -> float:
-        """The longest measured time of one run at a scale, in seconds; 0 if it was not measured."""
+        """Return the longest measured time of one run at a scale, in seconds; 0 if it was not measured."""
         return next((cost.seconds for measured, cost in self.costs.items() if measured == scale), 0.0)
 
     def has(self, recipe: str, scale: str) -> bool:
-        """Whether a recipe is run at a scale; recipes without a row may have any."""
+        """Return whether a recipe is run at a scale; recipes without a row can be run at any scale."""
         return recipe in self.others or any(row.recipe == recipe for row in self.at(scale))
 
     def seeds_at(self, scale: str) -> int:
-        """The number of runs of each row at a scale."""
+        """Return the number of runs of each row at a scale."""
         return min(self.seeds, 2) if scale == "tiny" else self.seeds
 
     def for_scale(self, scale: str) -> "Item":
-        """The item without the columns of numbers that are measured at other scales only."""
+        """Return the item without the columns of numbers that are measured only at other scales."""
         here = {name for measure in self.measures if scale in measure.scales for name in measure.names}
         elsewhere = {name for measure in self.measures for name in measure.names} - here
         metrics = {
@@ -206,9 +206,9 @@ class Item:
         return replace(self, metrics=metrics, compared=tuple(name for name in self.compared if name in metrics))
 
     def at(self, scale: str) -> tuple[Row, ...]:
-        """The rows that are run at a scale."""
+        """Return the rows that are run at a scale."""
         return tuple(row for row in self.rows if scale in row.scales)
 
     def averages_at(self, scale: str) -> tuple[Average, ...]:
-        """The averages that are shown at a scale."""
+        """Return the averages that are shown at a scale."""
         return tuple(average for average in self.averages if scale in average.row.scales)

@@ -21,7 +21,7 @@ OnNaN = Literal["stop", "skip"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of one run. Equal recipes give equal numbers on the same machine."""
+    """All settings of one run. Equal recipes yield equal numbers on the same machine."""
 
     name: Name
     data: DataSet
@@ -51,21 +51,21 @@ class Recipe:
     accumulation: Accumulation = "micro"
     """What a loss over pairs, such as OPL, sees of accumulated mini-batches: one at a time, or all as one batch.
 
-    `exact` gives the gradient of the whole batch, at the memory of one mini-batch and the time of another forward pass.
+    `exact` computes the gradient of the whole batch in the memory of one mini-batch, with a second forward pass.
     """
     after: Annotated[str, FolderName(or_empty=True)] = ""
     """A recipe whose finished run (same seed and output folder) this run needs, as a teacher or to start from."""
     inherit: bool = False
     """Start from the weights of the `after` run instead of new ones."""
     new_head: bool = False
-    """With `inherit`: initialize a new classifier, for classes that differ from those of the `after` run."""
+    """With `inherit`: initialize a new classifier, for classes that differ from the `after` run's."""
     members: tuple[Name, ...] = ()
     """Recipes whose runs (same seed and output folder) are evaluated together with this run."""
     normalize: Normalize = "data"
     """Where images are normalized: before the model, in it, or not at all.
 
     `data` normalizes before the model. `model` makes normalization the model's first layer, so that the model takes
-    pixels in [0, 1], as attacks require. `none` trains on pixels in [0, 1] as they are.
+    pixels in [0, 1], as attacks require. `none` trains on the pixels in [0, 1].
     """
     weights: str = ""
     """Pretrained weights to start from, except for the classifier.

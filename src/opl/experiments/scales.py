@@ -10,7 +10,7 @@ FULL: Scale = "paper"
 """The scale of a recipe that names none."""
 TRY: RunScale = "try"
 TABLE_SCALES: tuple[RunScale, ...] = (*SCALES, TRY)
-"""The scales of which there are tables."""
+"""The scales that have tables."""
 MEANING: dict[str, str] = {
     "paper": "the paper's full protocol",
     "small": "the same code and method at a size that two cores finish; not comparable with the paper",

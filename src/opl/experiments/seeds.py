@@ -7,10 +7,10 @@ import torch
 
 
 class Purpose(Enum):
-    """What random numbers are used for. With one seed, two purposes never share a random stream.
+    """What random numbers are used for. Under one seed, two purposes never share a random stream.
 
-    Each has a number that is mixed with the seed, before or after it. These pairs define the meaning of a seed and must
-    never change.
+    Each purpose has a number that is mixed with the seed, before or after it. These pairs define the meaning of a
+    seed and must never change.
 
     Example:
         >>> Purpose.ORDER.seed(0, 3) == Purpose.ORDER.seed(0, 3), Purpose.ORDER.seed(0, 3) == Purpose.AUGMENT.seed(0, 3)
@@ -53,7 +53,7 @@ class Purpose(Enum):
     """Which images of other data sets a network is tested on."""
 
     def __new__(cls, side: str, number: int) -> "Purpose":
-        """Give each purpose a value of its own, whatever its number."""
+        """Create a purpose with a unique value, because numbers repeat."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         return member
@@ -74,7 +74,7 @@ class Purpose(Enum):
 def mix(*numbers: int) -> int:
     """Mix integers into a 63-bit seed: BLAKE2b of the numbers, each encoded as 16 bytes.
 
-    Different numbers, a different order or a different count give an unrelated seed, without the collisions of
+    Different numbers, a different order or a different count yield an unrelated seed, without the collisions of
     `seed + epoch`. The result is the same on every machine and Python version.
 
     Example:

@@ -1,4 +1,4 @@
-"""Settings, frozen dataclasses of dataclasses: to and from JSON, and the differences of two. Does not import torch."""
+"""Settings as nested frozen dataclasses: conversion to and from JSON, and differences. Does not import torch."""
 
 import dataclasses
 import types
@@ -112,7 +112,7 @@ def differences(first: dict[str, Any], second: dict[str, Any], inside: str = "")
 
 
 def describe_changes(settings: dict[str, Any], recipe: dict[str, Any], ignored: Collection[str] = ()) -> list[str]:
-    """The settings that differ from the recipe, such as `epochs 1 (recipe: 10)`.
+    """Describe the settings that differ from the recipe, such as `epochs 1 (recipe: 10)`.
 
     Example:
         >>> describe_changes({"epochs": 1, "seed": 4}, {"epochs": 10, "seed": 0}, ignored={"seed"})

@@ -1,7 +1,7 @@
 """Means with confidence intervals over seeds, verdicts on the differences of a table, and effects over several tables.
 
 Few seeds say little about the spread of one row, but the rows of a table say something about each other's: `moderate`
-shrinks the variance of every row toward that of all rows, as limma does (Smyth 2004), and adds degrees of freedom.
+shrinks the variance of every row toward the common variance, as limma does (Smyth 2004), and adds degrees of freedom.
 """
 
 import math
@@ -18,9 +18,9 @@ FLIPS_FROM = 6  # pairs: with fewer, sign flips cannot reach a p-value below 0.0
 EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
 MODERATED_FROM = 4  # differences: fewer say too little about how much variances differ
 DRAWS = 2000  # resamples of a bootstrap, the same ones every time
-MOST_DEGREES = 1e7  # more than these are infinitely many
-ROUNDING = 1e-9  # relative to the largest value: a smaller spread is that of floating-point numbers
-ENOUGH = 5  # seeds: with fewer, pictures show every seed and no interval
+MOST_DEGREES = 1e7  # more degrees of freedom count as infinitely many
+ROUNDING = 1e-9  # relative to the largest value: a smaller spread is rounding error
+ENOUGH = 5  # seeds: with fewer, charts show every seed and no interval
 FEW_SEEDS = 3  # with fewer, `opl try` lists the value of each seed instead of an interval
 GAIN, LOSS, UNDECIDED, TOO_FEW = "a gain", "a loss", "undecided", "too few seeds to tell"
 EQUIVALENT = "equivalent within ±{:g}"
@@ -77,16 +77,16 @@ class Interval(NamedTuple):
 
     @property
     def clipped(self) -> bool:
-        """Whether the interval would reach beyond what is possible."""
+        """Whether an end was clipped to the possible values."""
         return self.low > self.mean - self.half or self.high < self.mean + self.half
 
 
 def interval(values: Sequence[float], within: Range = ANY) -> Interval:
-    """Compute the mean and 95 % confidence interval of independent values; a spread by rounding alone counts as none.
+    """Compute the mean and 95 % confidence interval of independent values; a spread due to rounding counts as 0.
 
     Args:
-        values: one for each seed.
-        within: the values that are possible.
+        values: one per seed.
+        within: the possible values.
 
     Example:
         >>> mean = interval([1.0, 2.0, 3.0])
@@ -104,7 +104,7 @@ def interval(values: Sequence[float], within: Range = ANY) -> Interval:
 
 @cache
 def _quantile(degrees: float) -> float:
-    """The standard errors from a mean to an end of its interval; cached, because SciPy takes longest here."""
+    """Return the number of standard errors from a mean to an end of its interval; cached, since SciPy is slow."""
     from scipy.stats import t
 
     return float(t.ppf((1 + LEVEL) / 2, degrees))
@@ -131,7 +131,7 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
 def p_value(difference: Interval) -> float:
     """Compute the two-sided p-value of the t-test that an interval belongs to; NaN for fewer than two values.
 
-    Values that are all equal say nothing about their spread, so theirs is that of the sign test.
+    Values that are all equal say nothing about their spread, so they get the p-value of the sign test.
 
     Example:
         >>> round(p_value(interval([1.0, 2.0, 3.0])), 4)
@@ -150,7 +150,7 @@ def p_value(difference: Interval) -> float:
 def equivalence_p_value(difference: Interval) -> float:
     """Compute the p-value of two one-sided t-tests: that the true difference is not within ± the margin.
 
-    It is below 0.05 exactly where the 90 % interval lies inside ± the margin. NaN without an interval or a margin.
+    It is below 0.05 exactly when the 90 % interval lies inside ± the margin. NaN without an interval or a margin.
     Equal values inside the margin get the p-value of a one-sided sign test.
 
     Example:
@@ -203,7 +203,7 @@ def sign_flip(differences: Sequence[float]) -> float:
     """Compute the two-sided p-value of a paired sign-flip test, which assumes no distribution.
 
     It is exact up to 16 pairs. Below `FLIPS_FROM` pairs the smallest possible value is above 0.05: NaN is returned.
-    The exact one is written here: SciPy's goes through the same signs in Python, 100 times slower.
+    The exact test is written here because SciPy's loops over the signs in Python, 100 times slower.
 
     Example:
         >>> sign_flip([1.0, 2.0, 1.5, 0.5, 1.0, 3.0])
@@ -254,7 +254,7 @@ class Decision(NamedTuple):
 def decide(
     differences: Sequence[Interval], pairs: Sequence[Sequence[float]], families: Sequence[str] = ()
 ) -> list[Decision]:
-    """Decide several comparisons together: first whether there is a difference, then whether there is none.
+    """Decide several comparisons together: test each for a difference, then for equivalence.
 
     Args:
         differences: the paired difference of each comparison; `within` has its margin of equivalence.
@@ -274,21 +274,22 @@ def decide(
     for family in dict.fromkeys(families):
         members = [index for index, name in enumerate(families) if name == family]
         values = [p_value(differences[index]) for index in members]
-        alike = holm([equivalence_p_value(differences[index]) for index in members])
+        equivalences = holm([equivalence_p_value(differences[index]) for index in members])
         count = sum(not math.isnan(value) for value in values)
-        for index, value, adjusted, same in zip(members, values, holm(values), alike, strict=True):
-            verdict = _verdict(differences[index], adjusted, same)
+        for index, value, adjusted, equivalence in zip(members, values, holm(values), equivalences, strict=True):
+            verdict = _verdict(differences[index], adjusted, equivalence)
             alone = p_value(interval(pairs[index]))
-            decisions[index] = Decision(value, adjusted, count, sign_flip(pairs[index]), verdict, same, alone)
+            flips = sign_flip(pairs[index])
+            decisions[index] = Decision(value, adjusted, count, flips, verdict, equivalence, alone)
     return [decisions[index] for index in range(len(differences))]
 
 
-def _verdict(difference: Interval, adjusted: float, alike: float) -> str:
+def _verdict(difference: Interval, adjusted: float, equivalence: float) -> str:
     if math.isnan(adjusted):
         return TOO_FEW
     if adjusted < 1 - LEVEL:
         return GAIN if difference.mean > 0 else LOSS
-    return EQUIVALENT.format(difference.within.margin) if alike < 1 - LEVEL else UNDECIDED
+    return EQUIVALENT.format(difference.within.margin) if equivalence < 1 - LEVEL else UNDECIDED
 
 
 class Prior(NamedTuple):
@@ -296,13 +297,13 @@ class Prior(NamedTuple):
 
     variance: float
     degrees: float
-    """How many degrees of freedom that is worth; infinite if the rows do not differ in their variances."""
+    """The degrees of freedom that it is worth; infinite if the rows do not differ in their variances."""
 
 
 def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
     """Fit the prior of limma: variances are scaled inverse chi-squared over the rows (Smyth 2004, section 6.2).
 
-    With the few rows of a table it is not known well how much variances differ. The estimate is raised by one standard
+    The few rows of a table say little about how much variances differ. The estimate is raised by one standard
     error, so that the family error stays near its level where rows differ in their spread (`benchmarks/power.py`).
 
     Args:
@@ -326,9 +327,9 @@ def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
 
 
 def moderate(differences: Sequence[Interval], families: Sequence[str] = ()) -> list[Interval]:
-    """Shrink the variance of each difference toward that of the others with the same range of values and family.
+    """Shrink the variance of each difference toward the variances of its group: the same range of values and family.
 
-    A difference without an interval, or with too few others of its kind (`MODERATED_FROM`), stays as it is.
+    A difference without an interval, or in a group below `MODERATED_FROM`, is left unchanged.
 
     Example:
         >>> plain = [interval([1.0, 1.1, 0.9]), *(interval([0.0, 1.0, spread]) for spread in (2.0, 2.2, 2.4))]
@@ -338,11 +339,11 @@ def moderate(differences: Sequence[Interval], families: Sequence[str] = ()) -> l
         [0.36, 1.7, 1.87, 2.04]
     """
     moderated = list(differences)
-    alike: dict[tuple[Range, str], list[int]] = {}
+    groups: dict[tuple[Range, str], list[int]] = {}
     for index, (difference, family) in enumerate(zip(differences, families or [""] * len(differences), strict=True)):
         if not math.isnan(difference.half):
-            alike.setdefault((difference.within, family), []).append(index)
-    for rows in alike.values():
+            groups.setdefault((difference.within, family), []).append(index)
+    for rows in groups.values():
         if len(rows) >= MODERATED_FROM and any(differences[index].half for index in rows):
             prior = fit_prior([differences[index].variance for index in rows], [differences[i].freedom for i in rows])
             total = sum(differences[index].freedom for index in rows)
@@ -352,7 +353,7 @@ def moderate(differences: Sequence[Interval], families: Sequence[str] = ()) -> l
 
 
 def _shrink(difference: Interval, prior: Prior, most: float) -> Interval:
-    """The difference with the posterior variance; its degrees of freedom are at most those of all rows."""
+    """Return the difference with its posterior variance; its degrees of freedom are at most those of all rows."""
     degrees = min(prior.degrees + difference.freedom, most)
     share = difference.freedom / (prior.degrees + difference.freedom)
     variance = share * difference.variance + (1 - share) * prior.variance
@@ -371,11 +372,11 @@ def bartlett(samples: Sequence[Sequence[float]]) -> float:
 def random_effects(effects: Sequence[Interval]) -> Interval:
     """Compute the mean effect over settings that differ, by DerSimonian and Laird; settings are the units.
 
-    The interval is that of a t distribution with one degree of freedom less than there are settings. It says what to
-    expect in another such setting on average, not in each.
+    The interval uses a t distribution with one degree of freedom less than the number of settings. It covers the mean
+    effect over such settings, not the effect in each setting.
 
     Args:
-        effects: one per setting, with their intervals; `moderate` them first, since few seeds say little of a variance.
+        effects: one per setting, with their intervals; `moderate` them first: few seeds say little about a variance.
     """
     import numpy as np
 
@@ -413,7 +414,7 @@ def improvement(scores: Sequence[Sequence[float]], baselines: Sequence[Sequence[
 
 
 def interquartile_mean(values: Sequence[Sequence[float]]) -> float:
-    """Compute the mean of the middle half of all values, which few extreme settings do not move.
+    """Compute the mean of the middle half of all values, which a few extreme settings do not move.
 
     Example:
         >>> interquartile_mean([[1.0, 2.0, 3.0, 100.0]])
@@ -425,10 +426,10 @@ def interquartile_mean(values: Sequence[Sequence[float]]) -> float:
 
 
 def bootstrap(statistic: Callable[..., float], *samples: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Compute a percentile interval by a stratified bootstrap: seeds are drawn anew inside each setting.
+    """Compute a percentile interval by a stratified bootstrap: seeds are resampled within each setting.
 
     Args:
-        statistic: of the samples, such as `improvement` or `interquartile_mean`.
+        statistic: a function of the samples, such as `improvement` or `interquartile_mean`.
         samples: the values of all seeds, for each setting.
     """
     import numpy as np

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # all but tabs and ends of lines
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # all but tabs and newlines
 
 
 def escape(text: str) -> str:
-    """Replace control characters, and characters that reverse the direction of text, by their escapes.
+    """Replace control characters, and characters that reverse the direction of text, with their escapes.
 
     Example:
         >>> escape("cat" + chr(27) + "[31m")
@@ -38,17 +38,17 @@ def count(number: object, noun: str, plural: str = "") -> str:
 def open_closed_streams() -> None:
     """Connect standard streams that were closed, as by `2>&-`, to the null device.
 
-    Python sets a closed stream to None, and the next file that anything opens, such as a checkpoint, would get its
-    number, and with it all that libraries and child processes print.
+    Python sets a closed stream to None, and the next file that is opened, such as a checkpoint, would get its
+    descriptor, and with it everything that libraries and child processes print.
     """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free number
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free descriptor
         if getattr(sys, name) is None:
-            mode = "w" if number else "r"
-            stream = open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            mode = "w" if descriptor else "r"
+            stream = open(descriptor, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
 
 
@@ -59,11 +59,11 @@ class Escaping:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text without its control characters."""
+        """Write text with its control characters escaped."""
         return self.stream.write(escape(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines without their control characters."""
+        """Write lines with their control characters escaped."""
         self.stream.writelines(map(escape, lines))
 
     def __getattr__(self, name: str) -> Any:
@@ -72,7 +72,7 @@ class Escaping:
 
 @contextmanager
 def escaped_output() -> Iterator[None]:
-    """Escape everything that is printed; only the console of `make_console` writes control characters, of its own."""
+    """Escape everything that is printed; only the console of `make_console` writes control characters."""
     usual = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(Escaping, usual)
     try:
@@ -83,7 +83,7 @@ def escaped_output() -> Iterator[None]:
 
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """Escape nothing that is printed, such as a help text in color."""
+    """Print without escaping, as for a help text in color."""
     usual = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_unwrap, usual)
     try:
@@ -97,7 +97,7 @@ def _unwrap(stream: Any) -> Any:
 
 
 def make_console(*, stderr: bool = False, width: int | None = None) -> "Console":
-    """Return a console of rich that prints text as it is: control characters are escaped, markup is not interpreted."""
+    """Return a rich console that prints text literally: control characters are escaped, markup is not interpreted."""
     from rich.console import Console
     from rich.segment import Segment
 

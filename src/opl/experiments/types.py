@@ -47,7 +47,7 @@ class TaskShape(NamedTuple):
     """What a method may need to build its objective.
 
     `counts` are the training images per class, `steps` the steps per epoch, and `teacher` the trained network of the
-    run named by the recipe's `after`. `label_smoothing` is that of the method's cross-entropy, for its terms.
+    run named by the recipe's `after`. `label_smoothing` is the label smoothing of the method's cross-entropy.
     """
 
     num_classes: int
@@ -187,7 +187,7 @@ class DataSet(Protocol):
 
     @property
     def balance_domains(self) -> bool:
-        """Whether every batch has equally many images of each domain."""
+        """Whether every batch has the same number of images of each domain."""
         return False
 
     @property
@@ -202,16 +202,16 @@ class DataSet(Protocol):
 
     @property
     def alternate_flip(self) -> bool:
-        """Whether images are flipped in every second epoch, half of them in the even ones."""
+        """Whether each image is flipped in every second epoch: half of them in even epochs, the others in odd ones."""
         return False
 
     @property
     def growing_sizes(self) -> tuple[tuple[float, int], ...]:
-        """Parts of training, and the size that images are reduced to up to each."""
+        """Fractions of training, each with the size that images are reduced to until then."""
         return ()
 
     def check(self) -> None:
-        """Raise `OptionError` for settings out of range, or that no data can fulfil; nothing is read."""
+        """Raise `OptionError` for settings out of range, or that no data can fulfill; nothing is read."""
         check_settings(self, "data.")
 
     def load(self, seed: int) -> Splits:
@@ -228,7 +228,7 @@ class Model(Protocol):
 
     @property
     def scaling(self) -> tuple[float, float] | None:
-        """Mean and standard deviation of pixels in [0, 1] that its published weights need; None: those of the data."""
+        """Mean and standard deviation of pixels in [0, 1] that published weights need; None uses the data's."""
         return None
 
     def build(self, channels: int, num_classes: int) -> nn.Module:
@@ -236,11 +236,11 @@ class Model(Protocol):
         ...
 
     def after(self, result: Mapping[str, Any]) -> "Model":
-        """The model with the settings that the finished run of the recipe's `after` found; `result` is its result."""
+        """Return the model with the settings that the recipe's `after` run has found, given the result of that run."""
         return self
 
     def rebuilt(self, result: Mapping[str, Any]) -> "Model":
-        """The model as it was in a finished run of the recipe, which has this result."""
+        """Return the model of a finished run of the recipe, given the result of that run."""
         return self
 
 
@@ -276,7 +276,7 @@ class Method(Protocol):
         return None
 
     def baseline(self) -> "Method":
-        """The same method without OPL."""
+        """Return the same method without OPL."""
         return self
 
     def build(self, shape: TaskShape) -> nn.Module:

@@ -16,13 +16,13 @@ Widths = tuple[int, ...]
 ScaledNetwork = Literal["vgg11", "resnet18"]
 SCALING = "scaling"  # the key of `result.json` of the widths of a network
 FIT = "fit"  # the key of the power laws of a search
-ENOUGH = 6  # records; from fewer no law is fitted
+ENOUGH = 6  # records; with fewer, no law is fitted
 REACH = 200  # how far tau is searched up and down, as a logarithm
 ROUNDING = 1e-6  # a width this close below a whole number is that number
 
 
 class Architecture(NamedTuple):
-    """A network that is rescaled: its published widths, and what else counts."""
+    """A network to rescale: its published widths, and what else determines its number of parameters."""
 
     base: Widths
     bias: bool
@@ -32,7 +32,7 @@ class Architecture(NamedTuple):
     strided: tuple[int, ...]
     """The residual blocks that halve the size of the map, so that their shortcut has weights even at equal widths."""
     least: int
-    """The fewest filters of a layer that is rebuilt, unless the uniformly scaled network has fewer."""
+    """The fewest filters of a rebuilt layer, unless the uniformly scaled network has fewer."""
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -68,9 +68,7 @@ def count_parameters(network: str, widths: Sequence[int], num_classes: int, chan
     """
     shape = ARCHITECTURES[network]
     if len(widths) != len(shape.base):
-        raise OptionError(
-            f"{network} has {len(shape.base)} widths, but {len(widths)} were given: pass a width per layer."
-        )
+        raise OptionError(f"{network} needs {len(shape.base)} widths, but got {len(widths)}: pass one width per layer.")
     before = (channels, *widths[:-1])
     per_filter = 3 if shape.bias else 2  # the gain and shift of batch norm, and the bias
     total = sum(9 * left * right + per_filter * right for left, right in zip(before, widths, strict=True))
@@ -82,7 +80,7 @@ def count_parameters(network: str, widths: Sequence[int], num_classes: int, chan
 
 
 def uniform_widths(network: str, ratio: float) -> Widths:
-    """The published widths, all multiplied by a ratio.
+    """Multiply all published widths by a ratio.
 
     Example:
         >>> uniform_widths("vgg11", 0.25)
@@ -99,7 +97,7 @@ class PowerLaw:
     beta: tuple[float, ...]
 
     def widths(self, log_tau: float, least: int = 1) -> Widths:
-        """The widths at a number of parameters, given as its logarithm."""
+        """Compute the widths at a number of parameters, given as its logarithm."""
         exponents = [math.log(a) + b * log_tau for a, b in zip(self.alpha, self.beta, strict=True)]
         return tuple(max(least, math.floor(math.exp(min(exponent, 20.0)) + ROUNDING)) for exponent in exponents)
 
@@ -123,12 +121,12 @@ def fit(records: Sequence[Sequence[float]], parameters: Sequence[float]) -> Powe
 
 
 def proportional(widths: Sequence[float], parameters: float) -> PowerLaw:
-    """The law by which all widths stay in proportion, each about the square root of the number of parameters."""
+    """Return the law that keeps all widths in proportion, as multiples of the square root of the parameter count."""
     return PowerLaw(tuple(width / math.sqrt(parameters) for width in widths), (0.5,) * len(widths))
 
 
 def stored_law(network: str, num_classes: int = 100) -> PowerLaw:
-    """The law through the published widths at ratios 0.25 and 1, so that other ratios can be built too."""
+    """Return the law through the published widths at ratios 0.25 and 1, from which other ratios can be built."""
     small, large = STORED[network].values()
     logs = [math.log(count_parameters(network, widths, num_classes)) for widths in (small, large)]
     beta = [math.log(high / low) / (logs[1] - logs[0]) for low, high in zip(small, large, strict=True)]
@@ -137,7 +135,7 @@ def stored_law(network: str, num_classes: int = 100) -> PowerLaw:
 
 
 def stored_widths(network: str, ratio: float, num_classes: int, channels: int = 3) -> Widths:
-    """The published widths at a ratio; ratios that were not published are rebuilt by the law through those that were.
+    """Return the published widths at a ratio; for other ratios, widths by the law through the published ones.
 
     Example:
         >>> stored_widths("vgg11", 0.25, 100)
@@ -148,7 +146,7 @@ def stored_widths(network: str, ratio: float, num_classes: int, channels: int = 
 
 
 def rebuild(law: PowerLaw, network: str, ratio: float, num_classes: int, channels: int = 3) -> Widths:
-    """Find the widths by a law that have as many parameters as the uniformly scaled network, or just fewer.
+    """Find the widths of a law with as many parameters as the uniformly scaled network, or just fewer.
 
     Where several layers gain a filter at the same tau, they get it one after another, as long as the budget allows; so
     the network lacks less than the cost of one filter.
@@ -167,8 +165,8 @@ def rebuild(law: PowerLaw, network: str, ratio: float, num_classes: int, channel
     def widths(log_tau: float) -> Widths:
         return law.widths(log_tau, least)
 
-    def fits(some: Widths) -> bool:
-        return count_parameters(network, some, num_classes, channels) <= budget
+    def fits(candidate: Widths) -> bool:
+        return count_parameters(network, candidate, num_classes, channels) <= budget
 
     low = _first(math.log(budget), -1, lambda tau: fits(widths(tau)))
     high = _first(low, 1, lambda tau: not fits(widths(tau)))
@@ -182,12 +180,12 @@ def rebuild(law: PowerLaw, network: str, ratio: float, num_classes: int, channel
     return tuple(filled)
 
 
-def _first(start: float, step: int, holds: Callable[[float], bool]) -> float:
-    """The first of start, start + step, start + 2 step, ... for which a condition holds."""
+def _first(start: float, step: int, condition: Callable[[float], bool]) -> float:
+    """Return the first of start, start + step, start + 2 step, ... for which a condition is true."""
     for distance in range(REACH):
-        if holds(start + step * distance):
+        if condition(start + step * distance):
             return start + step * distance
     raise OptionError(
-        "no network of these power laws has the parameters of the ratio: their widths do not grow with the number of "
-        "parameters. Fit records of a longer search, or use another ratio."
+        "no network of these power laws has the number of parameters of the ratio: its widths do not grow with "
+        "the number of parameters. Fit records of a longer search, or use another ratio."
     )

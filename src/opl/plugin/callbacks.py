@@ -41,7 +41,7 @@ def _lightning_callback() -> type[Any]:
     base: Any = import_module(package).Callback
 
     class LightningCallback(base):  # type: ignore[misc]
-        """Log the parts of `criterion.last` of training batches: `opl/base`, `opl/projection`, `opl/s`, `opl/d` and others.
+        """Log the parts of `criterion.last` of training batches, such as `opl/projection`, `opl/s` and `opl/d`.
 
         The criterion is found among the modules of the `LightningModule`, whose checkpoints then hold its state.
 
@@ -71,7 +71,7 @@ def _hugging_face_callback() -> type[Any]:
     from transformers.trainer_callback import ExportableState
 
     class HuggingFaceCallback(TrainerCallback, ExportableState):
-        """Log means since the last log of the parts of `criterion.last`: `opl/base`, `opl/projection`, `opl/s` and others.
+        """Log means of the parts of `criterion.last` since the last log, such as `opl/projection`, `opl/s` and `opl/d`.
 
         Checkpoints hold the state of the criterion, such as the step of an `opl.Ramp`, and a resumed training has it.
 

@@ -53,7 +53,7 @@ def test_closed_streams_change_no_exit_code(command, code, tmp_path):
         done = opl(tmp_path, command, streams)
         assert done.returncode == code, (streams, done.stderr)
         assert "Traceback" not in done.stderr
-        assert "defect" not in done.stderr
+        assert "bug in opl" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_a_defect_is_a_sentence_and_debug_shows_where(monkeypatch, capfd):
     monkeypatch.setattr(cli, "_dispatch", lambda argv: {}["nothing"])
     assert cli.main(["recipes"]) == 1
     output = capfd.readouterr().err
-    assert "this is a defect of opl (KeyError: 'nothing'): run it with --debug" in output
+    assert "this is a bug in opl (KeyError: 'nothing'): run it with --debug" in output
     assert "Traceback" not in output
     with pytest.raises(KeyError):
         cli.main(["recipes", "--debug"])
@@ -151,4 +151,4 @@ def test_links_in_a_circle_are_a_sentence(tmp_path, monkeypatch, capsys, argv):
     assert cli.main(argv) in (1, 2)
     output = capsys.readouterr().err
     assert "loop" in output
-    assert "defect" not in output
+    assert "bug in opl" not in output

@@ -150,7 +150,7 @@ def test_other_settings_and_other_images_are_refused(tried, tmp_path, monkeypatc
     shape_folder(tmp_path / "shapes", {"circle": 5, "square": 5})
     monkeypatch.chdir(tmp_path)
     assert try_images(monkeypatch, ("shapes", "--out", "runs"))[0] == 2
-    assert "are not those of this run" in capsys.readouterr().err
+    assert "differ from the images of this run" in capsys.readouterr().err
 
 
 def test_a_dry_run_shows_what_was_chosen_and_trains_nothing(tmp_path, monkeypatch, capsys):

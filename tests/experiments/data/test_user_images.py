@@ -436,7 +436,7 @@ def test_replaced_images_are_noticed_even_with_the_same_size_and_time(tmp_path):
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
     user_images._open.cache_clear()
-    with pytest.raises(DataError, match="are not those of this run"):
+    with pytest.raises(DataError, match="differ from the images of this run"):
         data.load(0)
     _, new_facts, new_arrays = decoded(tmp_path / "a")
     assert new_facts.key != facts.key

@@ -422,7 +422,7 @@ def test_no_run_starts_behind_a_link_below_the_output_folder(link, tmp_path):
 
 @pytest.mark.parametrize("path", [".", "..", "seed-0", "a/seed-0", "/tmp"])
 def test_every_folder_has_a_place(path):
-    root, *names = RunFolder(path)._place()
+    root, *names = RunFolder(path)._root_and_names()
     assert root.joinpath(*names) == RunFolder(path).path
 
 

@@ -1,4 +1,4 @@
-"""What `opl bench` measures: for every subject a function from `Options` to tables of plain numbers."""
+"""What `opl bench` measures: for every subject, a function from `Options` to tables of plain numbers."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 class Options(NamedTuple):
-    """What the command line sets."""
+    """The options of the command line."""
 
     seconds: float
     """Minimum time per case."""

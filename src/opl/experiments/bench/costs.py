@@ -4,7 +4,7 @@ In `loss`, the floor is `F.normalize` forward and backward, one pass over the fe
 In `variants`, `balanced` includes the gradient of cross-entropy at the features, in closed form. In `losses`, a step is
 forward, cross-entropy, backward and SGD of a ResNet-56 at B=128 on images of CIFAR's shape, in channels_last; a loss is
 computed on features (and maps, logits) of the same shape, its head included, and `ce` is part of the step already.
-Peak memory is measured above the start of the call, in a new process, and given in feature matrices.
+Peak memory is measured above the start of the call, in a new process, in units of feature matrices.
 """
 
 import os
@@ -124,13 +124,13 @@ def _milliseconds(case: Case, versions: Mapping[str, Loss], seconds: float, floo
     def drop_gradient() -> None:
         features.grad = None
 
-    def turn(loss: Loss) -> Callable[[], object]:
+    def call_of(loss: Loss) -> Callable[[], object]:
         return lambda: torch.autograd.backward(loss(features, labels))
 
-    turns = {name: turn(loss) for name, loss in versions.items()}
+    calls = {name: call_of(loss) for name, loss in versions.items()}
     if floor:
-        turns["floor"] = lambda: torch.autograd.backward(F.normalize(features, dim=1), ones)
-    return median_milliseconds(turns, seconds, reset=drop_gradient)
+        calls["floor"] = lambda: torch.autograd.backward(F.normalize(features, dim=1), ones)
+    return median_milliseconds(calls, seconds, reset=drop_gradient)
 
 
 def _memory(case: Case) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _memory(case: Case) -> dict[str, Any]:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     while rows * rows * 4 * 8 > 0.7 * free:  # the textbook version holds about eight B x B matrices
         rows //= 2
-    scale = case.rows / rows  # B x B matrices grow by its square, the feature matrix by itself
+    scale = case.rows / rows  # B x B matrices grow with its square, the feature matrix linearly
     return {
         **case.describe(),
         "matrix MiB": case.rows * case.dim * 4 / 2**20,
@@ -208,7 +208,7 @@ def _table_losses() -> dict[str, Callable[[], None]]:
     def through(head: heads.Head, criterion: Loss = F.cross_entropy) -> Callable[[], None]:
         return lambda: torch.autograd.backward(criterion(head(features, labels), labels))
 
-    def beside(loss: nn.Module) -> Callable[[], None]:
+    def on_features(loss: nn.Module) -> Callable[[], None]:
         return lambda: loss(features, labels).backward()
 
     def gaussians(logits: Tensor, labels: Tensor) -> Tensor:
@@ -216,12 +216,12 @@ def _table_losses() -> dict[str, Callable[[], None]]:
 
     return {
         "ce": through(linear),
-        "opl": beside(losses.OrthogonalProjectionLoss()),
-        "center": beside(losses.CenterLoss(**shape)),
+        "opl": on_features(losses.OrthogonalProjectionLoss()),
+        "center": on_features(losses.CenterLoss(**shape)),
         "focal": through(linear, losses.FocalLoss()),
         "a-softmax": through(heads.ASoftmaxHead(**shape)),
         "lmc": through(heads.CosFaceHead(**shape)),
-        "ole": beside(losses.OLELoss()),
+        "ole": on_features(losses.OLELoss()),
         "lgm": through(lgm, gaussians),
         "anchor": through(linear, losses.AnchorLoss()),
         "aam": through(heads.ArcFaceHead(**shape)),
@@ -229,7 +229,7 @@ def _table_losses() -> dict[str, Callable[[], None]]:
         "cb-focal": through(linear, losses.ClassBalancedFocalLoss(torch.full((CLASSES,), 450))),
         "hnc": lambda: hnc(losses.class_activation_maps(maps, linear.weight, linear.bias), labels).backward(),
         "rbf": through(heads.RBFHead(**shape)),
-        "perpetual-1": beside(losses.PerpetualProjectionLoss(**shape, version=1)),
-        "perpetual-2": beside(losses.PerpetualProjectionLoss(**shape, version=2)),
+        "perpetual-1": on_features(losses.PerpetualProjectionLoss(**shape, version=1)),
+        "perpetual-2": on_features(losses.PerpetualProjectionLoss(**shape, version=2)),
         "distillation": lambda: distilled(features, teacher).backward(),
     }

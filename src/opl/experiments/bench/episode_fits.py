@@ -1,4 +1,4 @@
-"""Few-shot episodes: our logistic regression of all episodes at once vs a loop of scikit-learn's on one BLAS thread.
+"""Few-shot episodes: our logistic regression of all episodes at once vs scikit-learn's in a loop on one BLAS thread.
 
 Both take turns, 300 episodes at a time, on the same features; only the classifier is timed. Episodes are 5-way with 15
 queries per class. Features resemble a network's: 640 non-negative numbers of length 1, from classes that overlap; the

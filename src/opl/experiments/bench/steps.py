@@ -6,7 +6,7 @@ that crop, flip and jitter image by image with Pillow. `fit`: our loop with the 
 records and the check for finite losses.
 
 In `attack`, PGD-10 is usually said to cost eleven plain forward and backward passes. The floor is ten passes with the
-gradient for the images alone, and one with all gradients.
+gradient of only the images, and one pass with all gradients.
 """
 
 import time
@@ -34,7 +34,7 @@ from . import Options, Tables
 from .measurement import median_milliseconds, to_channels_last
 
 BATCH, CLASSES = 128, 100
-PASSES, WIDTH, DEPTH = 10, 16, 8  # of the attack, and of its ResNet
+PASSES, WIDTH, DEPTH = 10, 16, 8  # steps of the attack, and its ResNet
 
 
 def measure_train(options: Options) -> Tables:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 SIZE, DPI = (7.2, 5.2), 100  # inches, pixels per inch
 STEP, HOLD = 120, 3000  # milliseconds that an epoch and the last epoch are shown
-TOP = 0.22  # share of pairs at the upper edge of the histograms; higher bars, of the first epochs, are cut off
+TOP = 0.22  # share of pairs at the top of the histograms; higher bars are clipped
 
 
 def animate(models: Sequence[Sequence[Space]], target: Path) -> Path:
-    """Write the animation from the features of each model, one `Space` per epoch; all have equally many epochs."""
+    """Write the animation from the features of each model, one `Space` per epoch, with the same number of epochs."""
     if not models or not models[0] or len({len(epochs) for epochs in models}) > 1:
         raise OptionError("the models to animate have different numbers of epochs: pass the same number, at least one.")
     first, *rest = _images(models)
@@ -38,7 +38,7 @@ def animate(models: Sequence[Sequence[Space]], target: Path) -> Path:
 
 
 def principal_axes(space: Space) -> Array:
-    """(D, 2) the two principal axes of the unit features.
+    """Return (D, 2): the two principal axes of the unit features.
 
     Example:
         >>> axes = principal_axes(Space("CE", np.array([[2.0, 0, 0], [0, 3, 0]]), np.array([0, 1]), ("a", "b")))
@@ -51,7 +51,7 @@ def principal_axes(space: Space) -> Array:
 
 
 def _images(models: Sequence[Sequence[Space]]) -> "list[Image]":
-    """The frames, all with the colors of the last, so that equal pixels stay equal and the file is small."""
+    """Draw the frames, all in the colors of the last frame, so that equal pixels stay equal and the file is small."""
     from PIL import Image
 
     bases, last = [principal_axes(epochs[-1]) for epochs in models], len(models[0])
@@ -75,7 +75,7 @@ def _pixels(figure: Figure) -> Array:
 
 
 def _frame(spaces: Sequence[Space], bases: Sequence[Array], title: str) -> Figure:
-    """One epoch: the unit features on the principal axes of the last epoch, and below them the cosines of all pairs."""
+    """Draw an epoch: the unit features on the principal axes of the last epoch, and below, the cosines of all pairs."""
     import matplotlib.figure
 
     with paper():
@@ -84,10 +84,10 @@ def _frame(spaces: Sequence[Space], bases: Sequence[Array], title: str) -> Figur
         grid = figure.subplots(2, len(spaces), squeeze=False, **shared)
         figure.subplots_adjust(0.02, 0.16, 0.98, 0.925, hspace=0.2, wspace=0.08)
         figure.text(0.98, 0.95, title, ha="right", fontsize=11, family="monospace")
-        every = [Cosines(space) for space in spaces]
-        edges = bins(every)
+        pairs = [Cosines(space) for space in spaces]
+        edges = bins(pairs)
         low = int(edges[0])
-        for space, cosines, basis, (top, bottom) in zip(spaces, every, bases, grid.T, strict=True):
+        for space, cosines, basis, (top, bottom) in zip(spaces, pairs, bases, grid.T, strict=True):
             units, labels = unit_features(space)
             scatter(top, units @ basis, labels)
             top.set(xlim=(-0.98, 0.98), ylim=(-0.8, 0.8), xticks=(), yticks=(), aspect="equal")

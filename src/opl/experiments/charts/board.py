@@ -23,7 +23,7 @@ NOTE = (
     "color: relative to the largest difference of the column; frame: significant after Holm's adjustment for the column"
 )
 BETTER, WORSE, NEUTRAL = (84, 39, 136), (179, 88, 6), (110, 110, 110)
-WIDTH, HEIGHT, LEFT, TOP = 66, 24, 170, 64  # of a cell, and of the labels
+WIDTH, HEIGHT, LEFT, TOP = 66, 24, 170, 64  # pixels of a cell, and of the labels
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Board:
         return np.reshape(np.array(values), (len(self.labels), len(self.infos)))
 
     def shades(self) -> Array:
-        """Values from -1 (worse) to 1 (better) relative to the largest difference of a column; NaN if unknown.
+        """Return values from -1 (worse) to 1 (better) relative to the largest difference of a column; NaN if unknown.
 
         In columns without a good direction, 1 is the largest increase.
         """
@@ -54,7 +54,7 @@ class Board:
         return shades
 
     def sentences(self) -> list[str]:
-        """One sentence per loss: where it is best and worst of all, and what differs significantly from the baseline.
+        """Return one sentence per loss: where it is best and worst of all, and what differs significantly.
 
         Losses are ranked by their difference from the baseline, which is 0 for the baseline itself: they may have
         different seeds. Measures without a good direction are not ranked, and of several losses with the same
@@ -87,7 +87,7 @@ class Board:
 
 
 def board(rows: Rows) -> Board:
-    """The board of a table whose rows share a baseline; every measure is a family of tests."""
+    """Compute the board of a table whose rows share a baseline; every measure is a family of tests."""
     names = [name for name in BOARD if any(name in run.result for _, runs in rows for run in runs)]
     compared = [row for row, _ in rows if row.baseline]
     by_name = {name: _column(rows, name) for name in names}
@@ -100,7 +100,7 @@ def board(rows: Rows) -> Board:
 
 
 def _column(rows: Rows, name: str) -> dict[str, Contrast]:
-    """The cells of a measure by recipe; runs without the measure are left out."""
+    """Return the cells of a measure by recipe; runs without the measure are left out."""
     measured = [(row, [run for run in runs if math.isfinite(number(run.result.get(name)))]) for row, runs in rows]
     pairs = pair_rows([(row, runs) for row, runs in measured if runs], name)
     return {row.recipe: contrast for row, _, contrast in pairs if contrast.pairs}
@@ -111,12 +111,12 @@ def _of_item(item: Item, runs: Sequence[Run], scale: str) -> Board:
 
 
 def _headline(item: Item, scale: str) -> int:
-    """The index of the headline of an item on its board."""
+    """Return the index of the headline row of an item on its board."""
     return [row.recipe for row in item.at(scale) if row.baseline].index(item.headline)
 
 
 def render_differences(item: Item, runs: Sequence[Run], scale: str) -> str:
-    """Every difference from the baseline in Markdown, significant ones in bold, and one sentence per loss."""
+    """Render every difference from the baseline in Markdown, significant ones in bold, and one sentence per loss."""
     values = _of_item(item, runs, scale)
     heading = ("loss", *(f"{info.title} {info.arrow}".strip() for info in values.infos))
     means = [f"{mean:.{info.digits}f}" for mean, info in zip(values.means[0], values.infos, strict=True)]
@@ -135,12 +135,12 @@ def render_differences(item: Item, runs: Sequence[Run], scale: str) -> str:
 
 
 def render_headline(item: Item, runs: Sequence[Run], scale: str) -> str:
-    """The sentence about the headline row of an item."""
+    """Return the sentence about the headline row of an item."""
     return _of_item(item, runs, scale).sentences()[_headline(item, scale)]
 
 
 def render_expectations(item: Item, runs: Sequence[Run], scale: str) -> str:
-    """What the headline row of an item buys, what it costs and what it leaves unchanged, in three rows of Markdown."""
+    """Render what the headline row of an item improves, worsens and leaves unchanged, in three rows of Markdown."""
     values, index = _of_item(item, runs, scale), _headline(item, scale)
     texts: dict[str, list[str]] = {"better": [], "worse": [], "": []}
     for cell, info, mean in zip(values.cells[index], values.infos, values.means[0], strict=True):
@@ -160,7 +160,7 @@ def _text(cell: Contrast | None, info: MeasureInfo) -> str:
 
 
 def draw(values: Board) -> Figure:
-    """A matplotlib figure of the board."""
+    """Draw the board as a matplotlib figure."""
     if not values.labels or not values.infos:
         raise OptionError("there is no difference to draw: pass at least one loss with a baseline and one measure.")
     shades = values.shades()
@@ -185,7 +185,7 @@ def draw(values: Board) -> Figure:
 
 
 def to_svg(values: Board) -> Markup:
-    """The board as a chart of the page."""
+    """Draw the board as a chart of the page."""
     parts, shades = [], values.shades()
     for column, info in enumerate(values.infos):
         x = LEFT + (column + 0.5) * WIDTH
@@ -213,7 +213,7 @@ def _cell_svg(cell: Contrast | None, info: MeasureInfo, shade: float, x: float, 
 
 
 def data_table(values: Board) -> DataTable:
-    """Every difference with its interval."""
+    """Return every difference with its interval."""
     rows = [
         (
             label,
@@ -229,13 +229,13 @@ def data_table(values: Board) -> DataTable:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The heat map; as text, one sentence per loss."""
+    """Render the heat map and, as text, one sentence per loss."""
     values = board(rows)
     return Rendering({"": draw(values)}, [*values.sentences(), NOTE])
 
 
 def _only_index(column: Array, end: Callable[[Array], float]) -> int:
-    """The row that alone has the largest or smallest value; -1 if there is none, or fewer than three values."""
+    """Return the only row with the largest or smallest value; -1 if there is none, or fewer than three values."""
     if np.isfinite(column).sum() < 3:
         return -1
     [rows] = np.nonzero(column == end(column))

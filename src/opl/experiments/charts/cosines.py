@@ -1,4 +1,4 @@
-"""The cosines of all pairs of features as two histograms: pairs of one class, and pairs of two classes."""
+"""The cosines of all pairs of features as two histograms: pairs within a class, and pairs of different classes."""
 
 from collections.abc import Sequence
 
@@ -18,41 +18,41 @@ WIDTH, HEIGHT, MARGIN, BOTTOM, TOP = 520, 108, 12, 20, 26
 
 
 class Cosines:
-    """The cosines of all pairs of features: of one class, with mean s, and of two classes, with mean |cos| d.
+    """The cosines of all pairs of features: within a class, with mean s, and of two classes, with mean |cos| d.
 
-    The means are 0 without a pair.
+    A mean without pairs is 0.
     """
 
     def __init__(self, space: Space) -> None:
         self.label = space.label
         units, labels = thin_out(*unit_features(space), MOST)
         pairs = np.triu_indices(len(units), 1)
-        cosines, alike = (units @ units.T)[pairs].clip(-1, 1), (labels[:, None] == labels)[pairs]
-        self.same: Array = cosines[alike]
-        self.other: Array = cosines[~alike]
+        cosines, same_class = (units @ units.T)[pairs].clip(-1, 1), (labels[:, None] == labels)[pairs]
+        self.same: Array = cosines[same_class]
+        self.other: Array = cosines[~same_class]
         self.s = float(self.same.mean()) if len(self.same) else 0.0
         self.d = float(np.abs(self.other).mean()) if len(self.other) else 0.0
 
     def shares(self, edges: Array) -> tuple[Array, Array]:
-        """The share of the pairs of one class, and of two classes, in each bin; 0 everywhere without pairs."""
+        """Return the shares of the pairs within a class, and of two classes, in each bin; 0 without pairs."""
         same, other = (np.histogram(part, edges)[0] / max(1, len(part)) for part in (self.same, self.other))
         return same, other
 
 
 def bins(models: Sequence[Cosines]) -> Array:
-    """The edges of the bins of several models, from -1 if a cosine is negative, so that they can be compared."""
+    """Return bin edges shared by several models, from -1 if a cosine is negative, so that they can be compared."""
     signed = any((part < 0).any() for cosines in models for part in (cosines.same, cosines.other))
     return np.linspace(-1 if signed else 0, 1, BINS + 1)
 
 
 def highest(models: Sequence[Cosines]) -> float:
-    """The largest share in the histograms of several models, the top of their common axis."""
+    """Return the largest share in the histograms of several models, the top of their common axis."""
     edges = bins(models)
     return max(float(part.max()) for cosines in models for part in cosines.shares(edges)) or 1.0
 
 
 def to_svg(cosines: Cosines, edges: Array, top: float) -> Markup:
-    """Both histograms of a model as a chart of the page; `top` is the share at the upper edge."""
+    """Draw both histograms of a model as a chart of the page; `top` is the share at the upper edge."""
     x = Scale(float(edges[0]), 1.0, MARGIN, WIDTH - MARGIN)
     y = Scale(0.0, top, HEIGHT - BOTTOM, TOP)
     parts = []
@@ -80,7 +80,7 @@ def to_svg(cosines: Cosines, edges: Array, top: float) -> Markup:
 
 
 def data_table(cosines: Cosines, edges: Array) -> DataTable:
-    """The shares of pairs in percent, bin by bin."""
+    """Return the shares of pairs in percent, bin by bin."""
     rows = [
         (f"{left:.2f} to {right:.2f}", f"{100 * same:.2f}", f"{100 * other:.2f}")
         for left, right, same, other in zip(edges, edges[1:], *cosines.shares(edges), strict=False)
@@ -89,7 +89,7 @@ def data_table(cosines: Cosines, edges: Array) -> DataTable:
 
 
 def draw_cosines(axes: Axes, cosines: Cosines) -> None:
-    """Both histograms in matplotlib."""
+    """Draw both histograms in matplotlib."""
     edges = bins([cosines])
     same, other = cosines.shares(edges)
     for shares, mean, shade, name in (
@@ -106,7 +106,7 @@ def draw_cosines(axes: Axes, cosines: Cosines) -> None:
 
 
 def unit_features(space: Space) -> tuple[Array, Array]:
-    """The finite features that are not zero, with length 1, and their labels."""
+    """Return the finite non-zero features, scaled to length 1, and their labels."""
     features, labels = finite(space.features, space.labels)
     lengths = np.linalg.norm(features, axis=1)
     return features[lengths > 0] / lengths[lengths > 0, None], labels[lengths > 0]

@@ -62,7 +62,7 @@ class Curve:
     values: Array
     """(seeds, epochs); NaN where a run does not have the epoch."""
     within: Range = ANY
-    """The values that are possible."""
+    """The possible values."""
 
     @property
     def has_band(self) -> bool:
@@ -71,7 +71,7 @@ class Curve:
 
     @property
     def seed_lines(self) -> list[list[float]]:
-        """The values of each seed, where every seed is drawn beside the mean; empty otherwise."""
+        """The values of each seed, where every seed is drawn besides the mean; empty otherwise."""
         return np.asarray(self.values).tolist() if 1 < len(self.seeds) < ENOUGH else []
 
 
@@ -85,14 +85,14 @@ class Panel:
 
     @property
     def epochs(self) -> list[int]:
-        """The epochs of all curves; of many curves, some of the epochs, the last included."""
+        """The epochs of all curves; with many curves, only some epochs, including the last."""
         known = sorted({epoch for curve in self.curves for epoch in curve.epochs})
         step = -(-len(known) // SOME) if len(self.curves) > MANY else 1
         return known[::-1][::step][::-1]
 
 
 def curve(label: str, runs: Sequence[Run], measure: str, most: int = 0) -> Curve:
-    """The curve of a metric over the epochs, counted from 1; values that are missing or not numbers become NaN.
+    """Return the curve of a metric over the epochs, counted from 1; values that are missing or not numbers become NaN.
 
     It keeps at most `most` epochs, evenly spaced, and the last; 0 keeps all.
     """
@@ -112,7 +112,7 @@ def curve(label: str, runs: Sequence[Run], measure: str, most: int = 0) -> Curve
 
 
 def band(curve: Curve) -> tuple[Array, Array, Array]:
-    """Mean over the seeds, and the lower and upper end of its 95 % interval, for each epoch.
+    """Return the mean over the seeds, and the lower and upper end of its 95 % interval, for each epoch.
 
     If only one seed has the epoch, all three are its value; if none has it, NaN.
 
@@ -129,7 +129,7 @@ def band(curve: Curve) -> tuple[Array, Array, Array]:
 
 
 def panels(rows: Rows) -> tuple[list[Panel], list[Panel]]:
-    """The panels of the main metrics and of further metrics; metrics without values are left out.
+    """Return the panels of the main metrics and of further metrics; metrics without values are left out.
 
     The training cross-entropy takes the place of a validation cross-entropy that was not recorded.
     """
@@ -140,18 +140,18 @@ def panels(rows: Rows) -> tuple[list[Panel], list[Panel]]:
     main = MAIN if validated else {**MAIN, "train/entropy": FURTHER["train/entropy"]}
     further = {name: title for name, title in FURTHER.items() if name not in main}
     most = min(LONGEST, max(LEAST, POINTS // (len(MAIN) * sum(len(runs) for _, runs in rows))))
-    made = []
+    groups = []
     for names in (main, further):
         candidates = [
             Panel(name, title, [curve(row.label, runs, name, most) for row, runs in rows])
             for name, title in names.items()
         ]
-        made.append([panel for panel in candidates if any(np.isfinite(curve.values).any() for curve in panel.curves)])
-    return made[0], made[1]
+        groups.append([panel for panel in candidates if any(np.isfinite(curve.values).any() for curve in panel.curves)])
+    return groups[0], groups[1]
 
 
 def data_table(panel: Panel, key: str) -> DataTable:
-    """The mean of each curve at each epoch and, where seeds are few, the value of every seed."""
+    """Return the mean of each curve at each epoch and, where seeds are few, the value of every seed."""
     columns = [[_describe_value(curve, epoch, len(panel.curves)) for epoch in panel.epochs] for curve in panel.curves]
     labels, epochs = [curve.label for curve in panel.curves], panel.epochs
     if len(panel.curves) > MANY:
@@ -162,7 +162,7 @@ def data_table(panel: Panel, key: str) -> DataTable:
 
 
 def to_svg(panel: Panel, key: str) -> Markup:
-    """The panel as a chart of the page; the script reads the values of `data_table(panel, key)`."""
+    """Draw the panel as a chart of the page; the script reads the values of `data_table(panel, key)`."""
     values = [value for curve in panel.curves for value in np.ravel(curve.values).tolist()]
     values += [end for curve in panel.curves if curve.has_band for end in np.ravel(band(curve)[1:]).tolist()]
     epochs = [epoch for curve in panel.curves for epoch in curve.epochs]
@@ -181,7 +181,7 @@ def to_svg(panel: Panel, key: str) -> Markup:
 
 
 def draw(panels: Mapping[str, Sequence[Curve]]) -> Figure:
-    """A matplotlib figure: one panel per metric, side by side; a method has the same color in all panels."""
+    """Draw a matplotlib figure: one panel per metric, side by side; a method has the same color in all panels."""
     order = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
     with new_figure(max(3.2, 2.7 * len(panels)), 2.6, columns=len(panels)) as (figure, [grid]):
         for panel_axes, (title, curves) in zip(grid, panels.items(), strict=True):
@@ -197,7 +197,7 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> Figure:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """Orthogonality, s and d of each row, and their final values as text."""
+    """Render orthogonality, s and d of each row and, as text, their final values."""
     panels = {title: [complete_curve(row, runs, name) for row, runs in rows] for name, title in MEASURES.items()}
     text = []
     for title, curves in panels.items():
@@ -209,23 +209,23 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def complete_curve(row: Row, runs: Sequence[Run], measure: str) -> Curve:
-    """The curve of a metric that the runs must have."""
-    made = curve(row.label, runs, measure)
-    if not np.isfinite(made.values).any():
+    """Return the curve of a metric; raise if the runs do not have it."""
+    complete = curve(row.label, runs, measure)
+    if not np.isfinite(complete.values).any():
         raise FolderError(
             f"the records of {row.recipe} have no {measure}, which is measured on held-out images: hold some out, for "
             "example with --data.val 5000."
         )
-    return made
+    return complete
 
 
 def _draw_line(axes: Axes, curve: Curve, index: int) -> None:
     mean, low, high = band(curve)
     known = np.isfinite(mean)
     epochs, shade = np.array(curve.epochs)[known], color(index)
-    every = max(1, len(mean) // 8)  # a few symbols distinguish the lines in grayscale too
+    step = max(1, len(mean) // 8)  # a few symbols distinguish the lines in grayscale too
     label = print_label(curve.label)
-    axes.plot(epochs, mean[known], color=shade, marker=glyph(index), markersize=3.5, markevery=every, label=label)
+    axes.plot(epochs, mean[known], color=shade, marker=glyph(index), markersize=3.5, markevery=step, label=label)
     if curve.has_band:
         axes.fill_between(epochs, low[known], high[known], color=shade, alpha=0.2, linewidth=0)
     for seed in curve.seed_lines:
@@ -233,7 +233,7 @@ def _draw_line(axes: Axes, curve: Curve, index: int) -> None:
 
 
 def _svg_line(curve: Curve, index: int, x: Scale, y: Scale) -> Markup:
-    """One curve: its seeds or its band, and the mean with a few symbols, which distinguish lines in grayscale too."""
+    """Draw a curve: its seeds or band, and the mean with a few symbols, which distinguish lines in grayscale too."""
 
     def positions(values: Sequence[float]) -> list[tuple[float, float]]:
         pairs = zip(curve.epochs, values, strict=True)

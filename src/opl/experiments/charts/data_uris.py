@@ -8,7 +8,7 @@ import numpy as np
 
 from .style import Array
 
-# Cividis, and a scale from blue over nearly white to orange; both are color-blind safe.
+# Cividis, and a scale from blue through near-white to orange; both are color-blind safe.
 SEQUENTIAL = ("#00224e", "#414d6b", "#7d7c78", "#bcae6e", "#fee838")
 DIVERGING = ("#004b87", "#5b9bd0", "#f4f4f4", "#ef9a5c", "#a63d00")
 SIDE = 40  # pixels of a picture in a sheet, at most
@@ -16,7 +16,7 @@ SMALLEST = 96  # pixels of the shorter side of a picture shown alone
 
 
 def heat_map(values: Array, low: float, high: float, stops: tuple[str, ...]) -> str:
-    """A matrix as a PNG data URI, one pixel per cell; cells that are not finite are transparent."""
+    """Encode a matrix as a PNG data URI, one pixel per cell; cells that are not finite are transparent."""
     from PIL import Image
 
     share = np.clip((np.asarray(values, dtype=float) - low) / (high - low), 0, 1)
@@ -27,7 +27,7 @@ def heat_map(values: Array, low: float, high: float, stops: tuple[str, ...]) -> 
 
 
 def sheet(pixels: Array, across: int) -> str:
-    """Pictures, (N, H, W, 1 or 3) of uint8, each at most 40 pixels wide, as one WebP data URI."""
+    """Encode pictures, (N, H, W, 1 or 3) of uint8, each at most 40 pixels wide, as one WebP data URI."""
     from PIL import Image
 
     count, height, width, _ = pixels.shape
@@ -40,7 +40,7 @@ def sheet(pixels: Array, across: int) -> str:
 
 
 def enlarge(pixels: Array) -> str:
-    """A picture, (H, W, 1 or 3) of uint8, as a PNG data URI; a small one is enlarged without blurring its pixels."""
+    """Encode a picture, (H, W, 1 or 3) of uint8, as a PNG data URI; small pictures are enlarged without blurring."""
     from PIL import Image
 
     height, width, _ = pixels.shape
@@ -50,7 +50,7 @@ def enlarge(pixels: Array) -> str:
 
 
 def small_size(width: int, height: int) -> tuple[int, int]:
-    """The size of a picture in a sheet.
+    """Return the size of a picture in a sheet.
 
     Example:
         >>> small_size(64, 64), small_size(8, 8)
@@ -67,7 +67,7 @@ def _image(pixels: Array) -> Any:
 
 
 def _ramp(stops: tuple[str, ...]) -> Array:
-    """(255, 3) colors between the stops."""
+    """Return (255, 3): colors between the stops."""
     known = np.array([[int(stop[start : start + 2], 16) for start in (1, 3, 5)] for stop in stops])
     at = np.linspace(0, len(stops) - 1, 255)
     parts = [np.interp(at, np.arange(len(stops)), channel) for channel in known.T]

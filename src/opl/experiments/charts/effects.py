@@ -19,7 +19,7 @@ CHARACTER = 6.4  # pixels; the mean width of a character of a label
 
 
 def draw_effects(settings: Sequence[Setting], items: Mapping[str, Item]) -> str:
-    """The differences from the baseline with 95 % intervals by task, and their random-effects means."""
+    """Draw the differences from the baseline with 95 % intervals by task, and their random-effects means."""
     rows: list[tuple[str, Interval, bool]] = []
     by_task = sorted(settings, key=lambda setting: [other.task for other in settings].index(setting.task))
     for _, group in groupby(by_task, key=lambda setting: setting.task):
@@ -43,7 +43,7 @@ def draw_effects(settings: Sequence[Setting], items: Mapping[str, Item]) -> str:
 
 
 def describe_setting(setting: Setting, items: Mapping[str, Item]) -> str:
-    """A setting by its table, its row and, if the table compares several numbers, its metric."""
+    """Describe a setting by its table, its row and, if the table compares several numbers, its metric."""
     item = items[setting.item]
     metric = f", {without_percent(item.metrics[setting.metric])}" if len(item.main) > 1 else ""
     return f"{setting.item}: {setting.label}{metric}"
@@ -60,7 +60,7 @@ def _axis(x: Scale, bottom: float) -> list[Markup]:
 
 
 def _line(x: Scale, y: float, label: str, effect: Interval, summary: bool) -> list[Markup]:
-    """One setting as a dot with its interval, or a summary as a diamond as wide as its interval."""
+    """Draw one setting as a dot with its interval, or a summary as a diamond as wide as its interval."""
     mean = short(x.at(effect.mean))
     known = math.isfinite(effect.half)
     low, high = (short(x.at(end)) if known else mean for end in (effect.low, effect.high))

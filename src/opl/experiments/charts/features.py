@@ -19,7 +19,7 @@ from .style import Array, print_label, shorten
 class View:
     """The features of some test images of one model as points in the plane.
 
-    Two-dimensional features are shown as they are, of others the unit features on their two principal components.
+    Two-dimensional features are shown directly, others as unit features on their two principal components.
     """
 
     points: Array
@@ -27,13 +27,13 @@ class View:
     positions: Array
     """(N, 2) in the chart of the page."""
     origin: Array | None
-    """The position of the origin, if the plane is that of the features."""
+    """The position of the origin; None for features that are projected."""
     note: str
-    """The mean angle between classes, or how much of the variance the plane keeps."""
+    """The mean angle between classes, or the share of the variance in the plane."""
 
 
 def view(space: Space) -> View:
-    """The features as points of the page, which must be finite."""
+    """Return the features, which must be finite, as points of the page."""
     features = np.asarray(space.features, dtype=float)
     if features.shape[1] == 2:
         positions, angle = to_positions(features, origin=True), mean_angle(space)
@@ -45,14 +45,14 @@ def view(space: Space) -> View:
 
 
 def compare(before: Run, after: Run) -> tuple[Samples, list[View]]:
-    """The test images that two runs share, and the features of both runs as points."""
+    """Return the test images that two runs share, and the features of both runs as points."""
     samples = shared_samples(before, after)
     spaces = [Space("", part, samples.labels, samples.class_names) for part in samples.features]
     return samples, [view(space) for space in spaces]
 
 
 def script_values(samples: Samples, views: Sequence[View]) -> dict[str, Any]:
-    """What the script of the page needs to mark an image on both sides and to show its picture."""
+    """Return what the script of the page needs to mark an image on both sides and to show its picture."""
     return {
         "names": [shorten(name) for name in samples.class_names],
         "truth": samples.labels.tolist(),
@@ -65,7 +65,7 @@ def script_values(samples: Samples, views: Sequence[View]) -> dict[str, Any]:
 
 
 def draw(spaces: Sequence[Space]) -> Figure:
-    """A matplotlib figure: one column per model, its unit features by PCA above and the cosines of their pairs below.
+    """Draw a matplotlib figure: one column per model, unit features by PCA above and the cosines of all pairs below.
 
     All panels of a row share their axes, so they can be compared.
     """
@@ -86,7 +86,7 @@ def draw(spaces: Sequence[Space]) -> Figure:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The features of the first seed of each row; as text, their s and d."""
+    """Render the features of the first seed of each row and, as text, their s and d."""
     spaces = read_spaces(rows)
     text = []
     for space, (_, runs) in zip(spaces, rows, strict=True):

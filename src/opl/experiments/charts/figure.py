@@ -28,13 +28,13 @@ ARRAYS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("features", "plane", "similarity", "neighbors", "gallery"), ("test",)),
     "lda": ("test", "novel"),
 }
-"""The arrays that a chart reads, by its name; other charts read numbers alone."""
+"""The arrays that a chart reads, by its name; other charts read only numbers."""
 
 SCALE = "cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
 DIVERGING = "PuOr"  # color-blind safe, white in the middle: for values of both signs
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # a legend below its panel
-TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no label is cut off at the edge
-NAMED = 3  # different data sets, networks or commits that a footer names; the rest is counted
+TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no label is clipped at the edge
+NAMED = 3  # distinct data sets, networks or commits that a footer names; the rest is counted
 FOOTER_SIZE = 6  # points
 FOOTER_CHARACTERS = 20  # per inch at that size
 FOOTER_GAP = 0.06  # inches between a figure and its footer
@@ -96,7 +96,7 @@ def paper() -> Iterator[None]:
 def new_figure(
     width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any
 ) -> Iterator[tuple[Figure, Any]]:
-    """An empty figure of a size in inches, and its axes as an array (rows, columns); draw inside the `with` block."""
+    """Yield an empty figure of a size in inches, and its axes as an array (rows, columns), to draw in the block."""
     import matplotlib.figure
 
     with paper():
@@ -115,7 +115,7 @@ def write_cell(axes: Axes, row: int, column: int, text: str, framed: bool) -> No
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `stem.pdf` and `stem.png`; equal figures give equal bytes. The folder is created if it is missing.
+    """Write `stem.pdf` and `stem.png`; equal figures yield equal bytes. A missing folder is created.
 
     Example:
         >>> import tempfile
@@ -138,9 +138,9 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def describe_runs(runs: Sequence[Run]) -> str:
-    """The data, network, scale, seeds and commit of the runs behind a figure, as one line; empty without runs.
+    """Describe data, network, scale, seeds and commit of the runs behind a figure in one line; empty without runs.
 
-    Synthetic data are called so, because their numbers mean nothing.
+    Synthetic data are marked as such, because their numbers mean nothing.
     """
     if not runs:
         return ""
@@ -170,11 +170,11 @@ def add_footer(figure: Figure, line: str) -> None:
 
 
 def _list_some(texts: Iterable[str]) -> str:
-    """Different texts, in the order of their first appearance; of many, the first and the number of the rest."""
-    different = list(dict.fromkeys(texts))
-    if len(different) > NAMED:
-        return f"{different[0]} and {len(different) - 1} more"
-    return " / ".join(different)
+    """Join distinct texts in the order of their first appearance; of many, the first and the number of the rest."""
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) > NAMED:
+        return f"{distinct[0]} and {len(distinct) - 1} more"
+    return " / ".join(distinct)
 
 
 def _describe_data(run: Run) -> str:

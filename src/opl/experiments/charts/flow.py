@@ -24,7 +24,7 @@ class Path(NamedTuple):
 
 
 def flow(same: Array, other: Array, gamma: float, positives: float = np.inf) -> tuple[Array, Array]:
-    """The rates at which OPL moves s and d of free unit features in many balanced classes, up to a common factor.
+    """Return the rates at which OPL moves s and d of free unit features in many balanced classes, up to a factor.
 
     `ds = (1 - s) (s + 1 / positives - gamma d)` and `dd = d ((1 - s) - gamma (1 - d))`: d is constant where gamma is
     (1 - s) / (1 - d), and decreases above it.
@@ -38,7 +38,7 @@ def flow(same: Array, other: Array, gamma: float, positives: float = np.inf) -> 
 
 
 def draw(paths: Sequence[Path]) -> Figure:
-    """A matplotlib figure: one panel per gamma, with arrows of the flow and all paths."""
+    """Draw a matplotlib figure: one panel per gamma, with arrows of the flow and all paths."""
     with new_figure(2.5 * len(GAMMAS), 2.9, columns=len(GAMMAS), sharey=True) as (figure, [grid]):
         for axes, gamma in zip(grid, GAMMAS, strict=True):
             _draw_panel(axes, paths, gamma)
@@ -67,7 +67,7 @@ def _draw_panel(axes: Axes, paths: Sequence[Path], gamma: float) -> None:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The paths of the rows, and as text the first and last point of each and the gamma needed there."""
+    """Render the paths of the rows and, as text, their first and last points and the gamma needed there."""
     paths, text = [], []
     for row, runs in rows:
         curves = [complete_curve(row, runs, name) for name in ("s", "d")]

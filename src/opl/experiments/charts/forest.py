@@ -35,9 +35,9 @@ class Contrast:
     pairs: tuple[float, ...] = ()
     """The difference of each seed."""
     versus: str = ""
-    """What it is compared with, and in which metric if there are several; empty if that is clear."""
+    """What it is compared with, and in which metric if there are several; empty if this is clear."""
     group: str = ""
-    """The heading that it belongs to, whose words are not in its label; empty without groups."""
+    """The heading of its group, whose words its label does not repeat; empty without groups."""
 
     @property
     def has_interval(self) -> bool:
@@ -59,7 +59,7 @@ class Contrast:
 
 
 def pair_rows(rows: Rows, metric: str) -> list[tuple[Row, Sequence[Run], Contrast]]:
-    """The rows that have a baseline, their runs, and their differences over shared seeds, decided together."""
+    """Return the rows that have a baseline, their runs, and their differences over shared seeds, decided together."""
     by_recipe = {row.recipe: {run.seed: number(run.result.get(metric)) for run in runs} for row, runs in rows}
     compared = [(row, runs) for row, runs in rows if row.baseline]
     pairs = []
@@ -76,11 +76,11 @@ def pair_rows(rows: Rows, metric: str) -> list[tuple[Row, Sequence[Run], Contras
 
 
 def contrasts(item: Item, lines: Sequence[Line], headings: Sequence[str] = ()) -> list[Contrast]:
-    """Every comparison of a table that has a value, in the order of the table.
+    """Return every comparison of a table that has a value, in the order of the table.
 
     `headings` has the group of each row, whose words its label does not repeat; it is empty without groups.
     """
-    made = []
+    comparisons = []
     for line, group in zip(lines, headings or [""] * len(lines), strict=True):
         for name in item.main:
             difference = line.difference.get(name)
@@ -88,43 +88,43 @@ def contrasts(item: Item, lines: Sequence[Line], headings: Sequence[str] = ()) -
                 continue
             versus = f" vs {short_label(line.baseline, group)}" if line.baseline else ""
             metric = "" if len(item.main) == 1 else f", {item.metrics[name]}"
-            decided = (difference, line.decisions[name], line.pairs.get(name, ()))
-            made.append(Contrast(short_label(line.label, group), *decided, f"{versus}{metric}", group))
-    return made
+            values = (difference, line.decisions[name], line.pairs.get(name, ()))
+            comparisons.append(Contrast(short_label(line.label, group), *values, f"{versus}{metric}", group))
+    return comparisons
 
 
 def of_measure(change: Change) -> Contrast:
-    """The change of a measure as a comparison that is a gain if it is better, whatever the measure's direction."""
+    """Return the change of a measure as a comparison; better is a gain, whatever the measure's direction."""
     verdict = {"better": GAIN, "worse": LOSS}.get(change.verdict, change.verdict)
     return Contrast(change.info.title, change.difference, change.decision._replace(verdict=verdict), change.pairs)
 
 
 def measure_axis(change: Change) -> Scale:
-    """An axis of its own with 0 in the middle, in percent of the width: measures have different units."""
+    """Return a measure's own axis with 0 in the middle, in percent of the width: measures have different units."""
     end = 1.08 * max((abs(end) for end in of_measure(change).ends), default=0.0) or 1.0
     return Scale(-end, end, *EDGES)
 
 
 def measure_strip(change: Change) -> Markup | None:
-    """The differences of all seeds in a measure; None without a seed that both rows have."""
+    """Draw the differences of all seeds in a measure; None without a seed that both rows have."""
     return to_svg(of_measure(change), measure_axis(change), math.nan) if change.before else None
 
 
 def margin_of(contrasts: Sequence[Contrast]) -> float:
-    """The margin within which differences count as none; NaN if the metrics have different margins."""
+    """Return the margin within which differences count as none; NaN if the metrics have different margins."""
     margins = {contrast.difference.within.margin for contrast in contrasts}
     return margins.pop() if len(margins) == 1 else math.nan
 
 
 def axis_of(contrasts: Sequence[Contrast]) -> Scale:
-    """The axis of the page that all comparisons share, in percent of the width."""
+    """Return the axis of the page that all comparisons share, in percent of the width."""
     margin = margin_of(contrasts)
     zone = [-margin, margin] if math.isfinite(margin) else []
     return Scale(*extent([0.0, *zone, *(end for contrast in contrasts for end in contrast.ends)]), *EDGES)
 
 
 def describe_marks(contrasts: Sequence[Contrast]) -> str:
-    """What dots, bars and lines mean in the drawing of these comparisons."""
+    """Describe what dots, bars and lines mean in the drawing of these comparisons."""
     margin = margin_of(contrasts)
     parts = []
     if not all(contrast.has_interval for contrast in contrasts):
@@ -137,7 +137,7 @@ def describe_marks(contrasts: Sequence[Contrast]) -> str:
 
 
 def axis_svg(x: Scale) -> Markup:
-    """The tick labels of the axis, without labels that would touch an edge."""
+    """Draw the tick labels of the axis, without labels that would touch an edge."""
     labels = [
         element("text", f"{value:+g}" if value else "0", x=_percent(x, value), y=10, text_anchor="middle")
         for value in ticks(x.low, x.high, 5)
@@ -147,7 +147,7 @@ def axis_svg(x: Scale) -> Markup:
 
 
 def to_svg(contrast: Contrast, x: Scale, margin: float) -> Markup:
-    """One comparison as a strip of the page."""
+    """Draw one comparison as a strip of the page."""
     middle, zero, mean = HEIGHT / 2, _percent(x, 0), _percent(x, contrast.difference.mean)
     parts = []
     if math.isfinite(margin):
@@ -167,7 +167,7 @@ def to_svg(contrast: Contrast, x: Scale, margin: float) -> Markup:
 
 
 def draw(contrasts: Sequence[Contrast]) -> Figure:
-    """A matplotlib figure of the differences in top-1: one line per method, the first at the top."""
+    """Draw a matplotlib figure of the differences in top-1: one line per method, the first at the top."""
     with new_figure(6.4, 0.9 + 0.34 * len(contrasts)) as (figure, [[axes]]):
         margin = contrasts[0].difference.within.margin
         if math.isfinite(margin):
@@ -184,10 +184,10 @@ def draw(contrasts: Sequence[Contrast]) -> Figure:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """One line per row that has a baseline, and each difference as text."""
-    made = [contrast for _, _, contrast in pair_rows(rows, METRIC)]
-    text = [f"{contrast.label}: {describe_decision(contrast.difference, contrast.decision)}" for contrast in made]
-    return Rendering({"": draw(made)}, [*text, NOTE])
+    """Render one line per row that has a baseline and, as text, each difference."""
+    pairs = [contrast for _, _, contrast in pair_rows(rows, METRIC)]
+    text = [f"{contrast.label}: {describe_decision(contrast.difference, contrast.decision)}" for contrast in pairs]
+    return Rendering({"": draw(pairs)}, [*text, NOTE])
 
 
 def _draw_line(axes: Axes, row: int, contrast: Contrast) -> None:

@@ -55,7 +55,7 @@ class Confusion(NamedTuple):
 
 
 def is_comparable(before: Run, after: Run) -> bool:
-    """Whether two runs have predictions for the same test images."""
+    """Return whether two runs have predictions for the same test images."""
     both = before.arrays(), after.arrays()
     if not all(np.ndim(arrays.get("top5", ())) == 2 and np.ndim(arrays.get("labels", ())) == 1 for arrays in both):
         return False
@@ -71,7 +71,7 @@ def count_changes(before: Run, after: Run) -> Changes:
 
 
 def find_fixed(before: Run, after: Run, limit: int = 12) -> list[Picture]:
-    """Test images that the second run gets right and the first wrong, sorted by the second run's confidence."""
+    """Find test images that the second run gets right and the first wrong, sorted by the second run's confidence."""
     first, second = arrays_of(before), arrays_of(after)
     if not np.array_equal(first["labels"], second["labels"]):
         raise FolderError(
@@ -96,14 +96,14 @@ def find_fixed(before: Run, after: Run, limit: int = 12) -> list[Picture]:
 
 
 def find_broken(before: Run, after: Run, limit: int = 12) -> list[Picture]:
-    """Test images that the first run gets right and the second wrong, sorted by the first run's confidence."""
+    """Find test images that the first run gets right and the second wrong, sorted by the first run's confidence."""
     return [
         replace(picture, before=picture.after, after=picture.before) for picture in find_fixed(after, before, limit)
     ]
 
 
 def confusion_matrix(runs: Sequence[Run], classes: int) -> Array:
-    """(classes, classes): how often a class, the row, was predicted as another, the column, in all runs together."""
+    """Count in (classes, classes) how often the row's class was predicted as the column's, in all runs together."""
     counts = np.zeros((classes, classes), dtype=np.int64)
     for run in runs:
         arrays = run.arrays()
@@ -112,7 +112,7 @@ def confusion_matrix(runs: Sequence[Run], classes: int) -> Array:
 
 
 def find_changed_confusions(pairs: Sequence[tuple[Run, Run]]) -> list[Confusion]:
-    """The mistakes whose number changed most, over all pairs of runs together."""
+    """Find the mistakes whose number changed most, over all pairs of runs together."""
     arrays = [run.arrays() for pair in pairs for run in pair]
     classes = 1 + max(int(np.max(outputs[name])) for outputs in arrays for name in ("labels", "top5"))
     before, after = (confusion_matrix([pair[side] for pair in pairs], classes) for side in (0, 1))
@@ -126,9 +126,9 @@ def find_changed_confusions(pairs: Sequence[tuple[Run, Run]]) -> list[Confusion]
 
 
 def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE", "CE+OPL")) -> Figure:
-    """A matplotlib figure: each picture next to the predictions of both models, the true class in the accent color.
+    """Draw a matplotlib figure: each picture next to the predictions of both models, true classes in the accent color.
 
-    `parts` are pictures by their heading, such as fixed and broken ones; not all are empty.
+    `parts` are pictures by their heading, such as fixed and broken; at least one part has pictures.
     """
     import matplotlib.figure
 
@@ -148,9 +148,9 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """For each row and its baseline, what was fixed and broken in the runs of the lowest seed that both have.
+    """Render for each row and its baseline what was fixed and broken in the runs of the lowest seed that both have.
 
-    The first figure has no suffix, the others have that of their recipe; rows without any change have none.
+    The first figure has no suffix, the others are suffixed by their recipe; rows without any change have no figure.
     """
     by_recipe = {row.recipe: (row, runs) for row, runs in rows}
     figures: dict[str, Figure] = {}
@@ -176,7 +176,7 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def _parts(before: Run, after: Run, names: tuple[str, str]) -> dict[str, list[Picture]]:
-    """The fixed and the broken pictures, by headings that count them over all test images."""
+    """Return the fixed and the broken pictures, by headings that count them over all test images."""
     changes, versus = count_changes(before, after), f"{names[1]} vs {names[0]}"
     of = f"of {changes.total:,} test images (most confident first)"
     return {

@@ -12,7 +12,7 @@ Lines = Mapping[str, Sequence[Sequence[int]]]
 
 
 def draw(networks: Mapping[str, Lines]) -> Figure:
-    """A matplotlib figure: one panel per network, one line per stage of the search, one dot per seed and layer."""
+    """Draw a matplotlib figure: one panel per network, one line per stage of the search, one dot per seed and layer."""
     with new_figure(3.6 * len(networks), 3.0, columns=len(networks)) as (figure, [grid]):
         for axes, (name, lines) in zip(grid, networks.items(), strict=True):
             for index, (stage, seeds) in enumerate(lines.items()):
@@ -30,7 +30,7 @@ def draw(networks: Mapping[str, Lines]) -> Figure:
 
 
 def stages_of(runs: Sequence[Run]) -> dict[str, list[tuple[int, ...]]]:
-    """The widths of the uniform network, then after each search or as published; one sequence per seed."""
+    """Return the widths of the uniform network, then after each search or as published; one sequence per seed."""
     stages: dict[str, list[tuple[int, ...]]] = {}
     for run in runs:
         scaling = inner(run.result, SCALING)
@@ -45,7 +45,7 @@ def stages_of(runs: Sequence[Run]) -> dict[str, list[tuple[int, ...]]]:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """One panel per network, from the runs without OPL, which have the same widths as the runs with OPL."""
+    """Render one panel per network, from the runs without OPL, which have the same widths as the runs with OPL."""
     baselines = [(row, runs) for row, runs in rows if not row.baseline]
     networks = {row.label: stages_of(runs) for row, runs in baselines}
     text = [

@@ -12,7 +12,7 @@ from .points import check_points, legend_handles, scatter
 from .samples import arrays_of, sample_rows
 from .style import Array, print_label
 
-ENTRIES = 12  # legend entries at the normal font size; longer legends use a smaller one
+ENTRIES = 12  # legend entries at the normal font size; longer legends use a smaller font
 KINDS = {"base": "test", "novel": "novel"}  # kind of classes -> name of the arrays that contain them
 
 
@@ -32,20 +32,20 @@ class Panel:
 
 
 def panel(label: str, run: Run, name: str) -> Panel:
-    """All classes in the named arrays of a run, projected onto the two directions that separate them best."""
+    """Project all classes in the named arrays of a run onto the two directions that separate them best."""
     arrays = arrays_of(run, name)
     features = np.asarray(arrays["features"], dtype=float)
     labels = np.asarray(arrays["labels"])[sample_rows(arrays, "feature")]
-    given = arrays.get("class_names")
-    names = run.class_names(int(labels.max(initial=0)) + 1) if given is None else tuple(map(str, given))
+    stored = arrays.get("class_names")
+    names = run.class_names(int(labels.max(initial=0)) + 1) if stored is None else tuple(map(str, stored))
     return Panel(label, project(features, labels), labels, names, separation(features, labels))
 
 
 def project(features: Array, labels: Array) -> Array:
-    """(N, 2) the features in the plane that best separates their classes relative to their spread (LDA).
+    """Project features to (N, 2), in the plane that best separates their classes relative to their spread (LDA).
 
     The SVD solver works with fewer samples than features, but ignores directions in which no class has any spread; if
-    there are no other directions, the plane is that of the class means. Two classes have only one direction: the second
+    there are no other directions, the class means define the plane. Two classes have only one direction: the second
     column is zero. Rows that are not finite are ignored and become NaN.
 
     Example:
@@ -55,7 +55,7 @@ def project(features: Array, labels: Array) -> Array:
                [4., 0.],
                [6., 0.]])
     """
-    features, labels, kept = _checked(features, labels)
+    features, labels, kept = _validate(features, labels)
     count = len(np.unique(labels[kept]))
     if count < 2 or kept.sum() <= count:
         raise OptionError(
@@ -69,7 +69,7 @@ def project(features: Array, labels: Array) -> Array:
 
 
 def separation(features: Array, labels: Array) -> float:
-    """How well the classes are separated: the trace of the between-class scatter over that of the within-class scatter.
+    """Compute how well classes are separated: the trace of the between-class over the within-class scatter.
 
     It is computed from the features, not from the projection, so it does not depend on the drawing. Rows that are not
     finite are ignored; distinct classes without any spread give infinity.
@@ -78,7 +78,7 @@ def separation(features: Array, labels: Array) -> float:
         >>> separation(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))
         25.0
     """
-    features, labels, kept = _checked(features, labels)
+    features, labels, kept = _validate(features, labels)
     features, labels = features[kept], labels[kept]
     between = within = 0.0
     for members in (features[labels == label] for label in np.unique(labels)):
@@ -91,7 +91,7 @@ def separation(features: Array, labels: Array) -> float:
 
 
 def draw(panels: Sequence[Sequence[Panel]]) -> Figure:
-    """A matplotlib figure: a grid with base and novel classes in rows, CE and CE+OPL in columns.
+    """Draw a matplotlib figure: a grid with base and novel classes in rows, CE and CE+OPL in columns.
 
     Neighbors with the same classes share the legend to their right.
     """
@@ -110,16 +110,16 @@ def draw(panels: Sequence[Sequence[Panel]]) -> Figure:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """Base classes above, novel classes below, one column per row, of its first run; their separation as text."""
+    """Render base classes above and novel classes below, a column per row; as text, their separation."""
     panels = [
         [panel(f"{row.label}, {kind} classes", runs[0], name) for row, runs in rows] for kind, name in KINDS.items()
     ]
-    text = [f"{made.label}: between / within scatter {made.separation:.3f}" for line in panels for made in line]
+    text = [f"{part.label}: between / within scatter {part.separation:.3f}" for line in panels for part in line]
     return Rendering({"": draw(panels)}, text, {"": [runs[0] for _, runs in rows]})
 
 
-def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
-    """Features as floats, labels, and a mask of the finite rows."""
+def _validate(features: Array, labels: Array) -> tuple[Array, Array, Array]:
+    """Return the features as floats, the labels, and a mask of the finite rows."""
     features, labels = np.asarray(features, dtype=float), np.asarray(labels)
     if features.ndim != 2 or not features.size or labels.shape != features.shape[:1]:
         raise OptionError(
@@ -130,7 +130,7 @@ def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
 
 
 def _discriminants(features: Array, labels: Array) -> Array:
-    """(N, 2), or (N, 1) if there is no second direction."""
+    """Return (N, 2), or (N, 1) if there is no second direction."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     classes = [features[labels == label] for label in np.unique(labels)]

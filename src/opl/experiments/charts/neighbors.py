@@ -12,7 +12,7 @@ MOST, PER_NAME = 150, 0.085  # classes up to which all are named, and the inches
 
 
 def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
-    """One sentence per class: its `n` nearest classes, with the largest |cosine|, and farthest; no class is in both.
+    """Return one sentence per class: its `n` nearest classes, with the largest |cosine|, and its `n` farthest.
 
     Example:
         >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])
@@ -23,7 +23,7 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
 
 
 def draw(matrix: Matrix) -> Figure:
-    """A matplotlib figure: the matrix with every class named, and a ring at the nearest class of each row."""
+    """Draw a matplotlib figure: the matrix with every class named, and a ring at the nearest class of each row."""
     count = len(matrix.class_names)
     side = max(SIDE, PER_NAME * min(count, MOST) + 0.9)
     with new_figure(side + 0.7, side + 0.3) as (figure, [[axes]]):
@@ -41,7 +41,7 @@ def draw(matrix: Matrix) -> Figure:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The matrix of the last row, and each class's nearest and farthest classes as text."""
+    """Render the matrix of the last row and, as text, each class's nearest and farthest classes."""
     row, runs = rows[-1]
     last = matrix(row.label, runs, order)
     return Rendering({"": draw(last)}, [f"{row.label}:", *describe_neighbors(last)], {"": runs})

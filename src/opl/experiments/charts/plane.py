@@ -19,7 +19,7 @@ NUMBERED = 12  # classes up to which every angle is written as a number
 
 
 def directions(cloud: Space) -> Array:
-    """(C, 2) the direction of each class: the mean of its unit features, as a unit vector.
+    """Return (C, 2): the direction of each class, the mean of its unit features scaled to length 1.
 
     A class without samples, with only zero features, or whose features cancel has no direction: its row is zero.
 
@@ -34,7 +34,7 @@ def directions(cloud: Space) -> Array:
 
 
 def pair_angles(cloud: Space) -> Array:
-    """(C, C) the angle in degrees between the directions of each pair of classes; NaN for a class without one.
+    """Return (C, C): the angles in degrees between the directions of classes; NaN for a class without one.
 
     Example:
         >>> pair_angles(Space("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
@@ -47,7 +47,7 @@ def pair_angles(cloud: Space) -> Array:
 
 
 def mean_angle(cloud: Space) -> float:
-    """The mean angle in degrees between the directions of two classes; NaN if fewer than two classes have one.
+    """Return the mean angle in degrees between the directions of two classes; NaN if fewer than two classes have one.
 
     Example:
         >>> mean_angle(Space("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
@@ -59,7 +59,7 @@ def mean_angle(cloud: Space) -> float:
 
 
 def angle_histogram(units: Array) -> Array:
-    """(BINS,) the fraction of unit vectors that point into each bin, starting at 0 degrees; zeros for no vectors.
+    """Return (BINS,): the fraction of unit vectors in each bin, starting at 0 degrees; zeros for no vectors.
 
     Example:
         >>> angle_histogram(np.array([[1.0, 0.0], [0.0, 1.0]]))[[0, 18]]
@@ -71,7 +71,7 @@ def angle_histogram(units: Array) -> Array:
 
 
 def draw(clouds: Sequence[Space]) -> Figure:
-    """A matplotlib figure in the paper's layout: one column per cloud, features above and unit features below.
+    """Draw a matplotlib figure in the paper's layout: one column per cloud, features above and unit features below.
 
     The unit features are a histogram of the angles of each class, on one scale for all clouds, which have the same
     classes. A third row has the angle of each pair of classes.
@@ -92,14 +92,14 @@ def draw(clouds: Sequence[Space]) -> Figure:
             middle.set_title("unit features, histogram of angles", loc="left")
             _draw_pairs(bottom, pair_angles(cloud), names)
             angle = mean_angle(cloud)
-            described = "no angle between classes" if np.isnan(angle) else f"angles between classes, mean {angle:.1f}°"
-            bottom.set_title(described, loc="left")
+            title = "no angle between classes" if np.isnan(angle) else f"angles between classes, mean {angle:.1f}°"
+            bottom.set_title(title, loc="left")
         add_legend(figure, names, 50 * len(clouds))
     return figure
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """One figure per number of classes; as text, the mean angle of each row and, for few classes, of each pair."""
+    """Render one figure per number of classes; as text, the mean angle of each row and, for few classes, each pair."""
     clouds = read_spaces(rows)
     text = [f"{cloud.label}: mean angle between class directions {mean_angle(cloud):.1f} degrees" for cloud in clouds]
     for cloud in clouds:
@@ -113,13 +113,13 @@ def render(rows: Rows, order: Order) -> Rendering:
     for size in sizes:
         suffix = "" if size == sizes[0] else f"-{size}"
         of_size = zip(clouds, rows, strict=True)
-        alike = [(cloud, runs[0]) for cloud, (_, runs) in of_size if len(cloud.class_names) == size]
-        figures[suffix], drawn_from[suffix] = draw([cloud for cloud, _ in alike]), [run for _, run in alike]
+        group = [(cloud, runs[0]) for cloud, (_, runs) in of_size if len(cloud.class_names) == size]
+        figures[suffix], drawn_from[suffix] = draw([cloud for cloud, _ in group]), [run for _, run in group]
     return Rendering(figures, text, drawn_from)
 
 
 def _units(cloud: Space) -> list[Array]:
-    """The unit features of each class, without zero features, which have no direction, and rows that are not finite."""
+    """Return the unit features of each class, without rows that are zero or not finite, which have no direction."""
     if np.shape(cloud.features)[1] != 2:
         raise OptionError(f"the features of {cloud.label!r} have shape {np.shape(cloud.features)}: pass (N, 2).")
     features, labels = finite(cloud.features, cloud.labels)
@@ -169,7 +169,7 @@ def _draw_pairs(axes: Axes, angles: Array, class_names: Sequence[str]) -> None:
 
 
 def _outlines(histogram: Array, peak: float) -> Array:
-    """(K, 5, 2) the non-empty bins as closed outlines that start at the unit circle."""
+    """Return (K, 5, 2): the non-empty bins as closed outlines that start at the unit circle."""
     filled = np.flatnonzero(histogram)
     outer = 1 + RISE * histogram[filled] / peak
     start, stop = (2 * np.pi * (filled + step) / BINS for step in (0, 1))

@@ -39,7 +39,7 @@ class Space:
 
 
 def read_spaces(rows: Rows) -> list[Space]:
-    """The test features of each row's first run."""
+    """Read the test features of each row's first run."""
     spaces = []
     for row, runs in rows:
         arrays = arrays_of(runs[0])
@@ -65,14 +65,14 @@ def check_points(what: str, points: Array, labels: Array, class_names: Sequence[
 
 
 def finite(points: Array, labels: Array) -> tuple[Array, Array]:
-    """The rows without NaN or infinity, as floats, with their labels."""
+    """Return the rows without NaN or infinity, as floats, with their labels."""
     points, labels = np.asarray(points, dtype=float), np.asarray(labels)
     kept = np.isfinite(points).all(axis=1)
     return points[kept], labels[kept]
 
 
 def thin_out(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
-    """Every n-th of the finite rows, at most `limit`, with each class in proportion.
+    """Return every n-th of the finite rows, at most `limit`, with each class in proportion.
 
     Rows are counted class by class, so no class is lost if the classes alternate in the data.
 
@@ -88,9 +88,9 @@ def thin_out(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
 
 
 def principal_plane(features: Array) -> tuple[Array, float]:
-    """(N, 2) the features on their two principal components, and the share of the variance that is left.
+    """Return (N, 2), the features on their two principal components, and the share of the variance that is left.
 
-    The larger end of each axis is positive, so that equal features give equal points.
+    The larger end of each axis is positive, so that equal features yield equal points.
 
     Example:
         >>> points, share = principal_plane(np.array([[0.0, 0.0, 5.0], [3.0, 0.0, 5.0], [0.0, 4.0, 5.0]]))
@@ -118,7 +118,7 @@ def scatter(axes: Axes, points: Array, labels: Array) -> None:
 
 
 def legend_handles(class_names: Sequence[str]) -> "list[Line2D]":
-    """The entries of a legend: one per class, even without points, up to `ENTRIES`; the last counts the rest."""
+    """Return legend entries: one per class, even without points, up to `ENTRIES`; the last counts the rest."""
     from matplotlib.lines import Line2D
 
     labels = [print_label(name, LEGEND) for name in class_names[:ENTRIES]]
@@ -138,22 +138,22 @@ def add_legend(figure: Figure, class_names: Sequence[str], width: int) -> None:
 
 
 def to_positions(points: Array, origin: bool = False) -> Array:
-    """(N, 2) positions of finite points in the square chart of the page, with one scale for both axes.
+    """Return (N, 2): positions of finite points in the square chart of the page, with one scale for both axes.
 
     With `origin`, the chart includes the origin, whose position is then the last row, N + 1 in all.
     """
-    held = np.concatenate([points, np.zeros((1, 2))]) if origin else points
-    low, high = held.min(axis=0), held.max(axis=0)
+    shown = np.concatenate([points, np.zeros((1, 2))]) if origin else points
+    low, high = shown.min(axis=0), shown.max(axis=0)
     middle, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-9)
     x = Scale(middle[0] - half, middle[0] + half, MARGIN, SIDE - MARGIN)
     y = Scale(middle[1] - half, middle[1] + half, SIDE - MARGIN, MARGIN)
-    return np.array([(x.at(across), y.at(up)) for across, up in held.tolist()])
+    return np.array([(x.at(across), y.at(up)) for across, up in shown.tolist()])
 
 
 def to_svg(
     label: str, positions: Array, labels: Array, origin: Array | None = None, key: str | None = None, **data: object
 ) -> Markup:
-    """The points, from `to_positions`, as a chart: one path per class, a cross at the origin if that has a meaning.
+    """Draw the points, from `to_positions`, as a chart: one path per class, and a cross at `origin` if there is one.
 
     By `key`, a thumbnail repeats the points; `data` is for the script that moves a ring to the image pointed at.
     """
@@ -171,7 +171,7 @@ def to_svg(
 
 
 def class_table(label: str, points: Array, labels: Array, class_names: Sequence[str]) -> DataTable:
-    """The center and the spread of each class."""
+    """Return the center and the spread of each class."""
     rows = []
     for index, name in enumerate(class_names):
         members = points[labels == index]

@@ -33,7 +33,7 @@ class Samples:
 
 
 def arrays_of(run: Run, name: str = "test") -> dict[str, Any]:
-    """The named arrays of a run; raises FolderError if they cannot be read."""
+    """Return the named arrays of a run; raise FolderError if they cannot be read."""
     arrays = run.arrays(name)
     if not arrays:
         path = run.folder.path
@@ -42,25 +42,25 @@ def arrays_of(run: Run, name: str = "test") -> dict[str, Any]:
 
 
 def sample_rows(arrays: dict[str, Any], name: str) -> Array:
-    """The rows of the test images that a sample was taken of: `feature` for `features`, `pixel` for `pixels`."""
+    """Return the rows of the sampled test images; `name` is `feature` for `features`, `pixel` for `pixels`."""
     samples = arrays[{"feature": "features", "pixel": "pixels"}[name]]
     return np.asarray(arrays.get(f"{name}_rows", np.arange(len(samples))))
 
 
 def pair_by_seed(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:
-    """Pairs of runs of two rows with the same seed, in the order of the second row."""
+    """Return pairs of runs of two rows with the same seed, in the order of the second row."""
     by_seed = {run.seed: run for run in before}
     return [(by_seed[run.seed], run) for run in after if run.seed in by_seed]
 
 
 def has_features(run: Run) -> bool:
-    """Whether a run keeps the features and labels of test images."""
+    """Return whether a run keeps the features and labels of test images."""
     arrays = run.arrays()
     return np.ndim(arrays.get("features", ())) == 2 and np.ndim(arrays.get("labels", ())) == 1
 
 
 def shared_samples(before: Run, after: Run) -> Samples:
-    """At most 600 test images whose features both runs keep: images with pictures first, each class in proportion."""
+    """Sample at most 600 test images whose features both runs keep: with pictures first, classes in proportion."""
     first, second = before.arrays(), after.arrays()
     labels = np.asarray(first["labels"])
     if not np.array_equal(labels, np.asarray(second["labels"])):
@@ -90,24 +90,24 @@ def shared_samples(before: Run, after: Run) -> Samples:
 
 
 def _finite_features(arrays: dict[str, Any]) -> dict[int, Array]:
-    """The features of each test image that are finite."""
+    """Return the finite features, by test image."""
     features = np.asarray(arrays["features"], dtype=float)
     pairs = zip(sample_rows(arrays, "feature").tolist(), features, strict=True)
     return {int(row): feature for row, feature in pairs if np.isfinite(feature).all()}
 
 
 def _pictures(arrays: dict[str, Any], rows: Array) -> tuple[Array, dict[int, int]]:
-    """The kept pictures, and the index of each test image among them."""
+    """Return the stored pictures, and the index of each test image among them."""
     pixels = np.asarray(arrays.get("pixels", np.zeros((0, 1, 1, 1), np.uint8)))
     if pixels.ndim != 4 or pixels.dtype != np.uint8 or pixels.shape[3] not in (1, 3):
         return np.zeros((0, 1, 1, 1), np.uint8), {}
-    wanted = set(rows.tolist())
-    kept = sample_rows(arrays, "pixel").tolist() if len(pixels) else []
-    return pixels, {int(row): index for index, row in enumerate(kept) if row in wanted}
+    needed = set(rows.tolist())
+    stored = sample_rows(arrays, "pixel").tolist() if len(pixels) else []
+    return pixels, {int(row): index for index, row in enumerate(stored) if row in needed}
 
 
 def _every_nth(rows: Array, labels: Array, most: int) -> Array:
-    """At most so many rows, evenly spaced when sorted by class."""
+    """Return at most `most` rows, evenly spaced when sorted by class."""
     ordered = rows[np.argsort(labels[rows], kind="stable")]
     step = max(1, -(-len(rows) // most)) if most > 0 else 1
     return ordered[::step][:most]

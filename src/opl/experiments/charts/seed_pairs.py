@@ -29,11 +29,11 @@ class SeedPairs:
 
     @property
     def versus(self) -> str:
-        """Name of the comparison, without repeating the words that both labels begin with."""
+        """Name of the comparison, without the words that both labels begin with."""
         return f"{self.labels[1]} vs {split_common(*self.labels)[1][0]}"
 
     def direction(self, before: float, after: float) -> str:
-        """Whether a seed got `better`, `worse` or stayed `level`."""
+        """Return whether a seed got `better`, `worse` or stayed `level`."""
         change = self.sign * (after - before)
         return "better" if change > 0 else "worse" if change < 0 else "level"
 
@@ -41,7 +41,7 @@ class SeedPairs:
 def seed_pairs(
     metric: str, title: str, labels: tuple[str, str], before: Sequence[Run], after: Sequence[Run]
 ) -> SeedPairs | None:
-    """The seeds of which both rows have a finite value of the metric; None without any."""
+    """Return the seeds for which both rows have a finite value of the metric; None if there are none."""
     values_before, values_after = (
         {run.seed: number(run.result.get(metric)) for run in runs} for runs in (before, after)
     )
@@ -51,7 +51,7 @@ def seed_pairs(
 
 
 def to_svg(pairs: SeedPairs) -> Markup:
-    """The pairs as a small chart of the page."""
+    """Draw the pairs as a small chart of the page."""
     y = Scale(*extent([value for _, *both in pairs.values for value in both], 1e-3), HEIGHT - BOTTOM, TOP)
     names = split_common(*pairs.labels)[1]
     columns = (LEFT + 24, WIDTH - RIGHT - 24)
@@ -69,7 +69,7 @@ def to_svg(pairs: SeedPairs) -> Markup:
 
 
 def data_table(compared: Sequence[SeedPairs]) -> DataTable:
-    """All pairs of all comparisons."""
+    """Return all pairs of all comparisons."""
     rows = [
         (f"{pairs.labels[1]} vs {pairs.labels[0]}", seed, f"{before:.4g}", f"{after:.4g}", f"{after - before:+.3g}")
         for pairs in compared

@@ -50,12 +50,12 @@ class Panel(NamedTuple):
     colors: tuple[str, ...]
 
     def image(self, order: Sequence[int]) -> str:
-        """The matrix as an image, with its classes in this order."""
+        """Draw the matrix as an image, with its classes in this order."""
         return data_uris.heat_map(self.values[np.ix_(order, order)], self.low, self.high, self.colors)
 
 
 def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
-    """The class similarities of a row, averaged over its seeds, with the classes in some order."""
+    """Return the class similarities of a row, averaged over its seeds, with the classes in an order."""
     seeds = [np.asarray(arrays_of(run)["similarity"]) for run in runs]
     if len({values.shape for values in seeds}) > 1:
         raise OptionError(f"the runs of {label!r} have different classes: use runs of the same data set.")
@@ -68,7 +68,7 @@ def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
 
 
 def off_diagonal_mean(matrix: Matrix) -> float:
-    """The mean of |cosine| over all pairs of different classes; 0 if there is no pair.
+    """Return the mean of |cosine| over all pairs of different classes; 0 if there is no pair.
 
     Example:
         >>> off_diagonal_mean(Matrix("CE", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog")))
@@ -80,9 +80,9 @@ def off_diagonal_mean(matrix: Matrix) -> float:
 
 
 def reorder(matrix: Matrix, order: Order, groups: Sequence[int]) -> Matrix:
-    """The same matrix with its classes in another order, group by group.
+    """Return the same matrix with its classes in another order, group by group.
 
-    `cluster` puts similar classes next to each other; the other orders keep the classes of a group as they are.
+    `cluster` puts similar classes next to each other; the other orders keep the order within a group.
 
     Example:
         >>> values = np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]])
@@ -96,7 +96,7 @@ def reorder(matrix: Matrix, order: Order, groups: Sequence[int]) -> Matrix:
 
 
 def is_signed(matrices: Sequence[Matrix]) -> bool:
-    """Whether some classes clearly point away from each other, as only features with negative values can.
+    """Return whether some classes clearly point away from each other, as only features with negative values can.
 
     Example:
         >>> is_signed([Matrix("ViT", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog"))])
@@ -106,17 +106,17 @@ def is_signed(matrices: Sequence[Matrix]) -> bool:
 
 
 def has_matrix(run: Run) -> bool:
-    """Whether a run keeps the similarity of its classes."""
+    """Return whether a run keeps the similarity of its classes."""
     return np.ndim(run.arrays().get("similarity", ())) == 2
 
 
 def compare(first: Matrix, second: Matrix, seeds: Sequence[Sequence[int]]) -> list[Panel]:
-    """The panels of the page: before, after, and the change of |cosine|; `seeds` are those behind each matrix."""
+    """Return the panels of the page: before, after, and the change of |cosine|; `seeds` are the seeds by matrix."""
     signed = is_signed([first, second])
     scale = (-1.0, 1.0, data_uris.DIVERGING) if signed else (0.0, 1.0, data_uris.SEQUENTIAL)
     panels = []
-    for matrix, behind in zip((first, second), seeds, strict=True):
-        note = f"{describe_seeds(behind)}, mean |cos| between class means {off_diagonal_mean(matrix):.3f}"
+    for matrix, matrix_seeds in zip((first, second), seeds, strict=True):
+        note = f"{describe_seeds(matrix_seeds)}, mean |cos| between class means {off_diagonal_mean(matrix):.3f}"
         panels.append(Panel(matrix.label, note, np.asarray(matrix.values, dtype=float), *scale))
     change = absolute(second) - absolute(first)
     largest = max(0.01, float(np.nanmax(np.abs(change), initial=0.0)))
@@ -125,7 +125,7 @@ def compare(first: Matrix, second: Matrix, seeds: Sequence[Sequence[int]]) -> li
 
 
 def class_orders(matrix: Matrix, super_classes: Sequence[int]) -> dict[str, list[int]]:
-    """The orders of classes that the page offers, by name; all matrices use the same order."""
+    """Return the orders of classes that the page offers, by name; all matrices use the same order."""
     count = len(matrix.class_names)
     orders = {"class": list(range(count)), f"cluster of {matrix.label}": _leaves(matrix)}
     if len(set(super_classes)) > 1:
@@ -134,7 +134,7 @@ def class_orders(matrix: Matrix, super_classes: Sequence[int]) -> dict[str, list
 
 
 def script_values(panels: Sequence[Panel], orders: Sequence[Sequence[int]], class_names: Sequence[str]) -> Any:
-    """What the script of the page needs to name both classes and all values of a cell.
+    """Return what the script of the page needs to name both classes and all values of a cell.
 
     Cells are thousandths of the first two matrices, row by row up to the diagonal, because they are symmetric.
     """
@@ -144,7 +144,7 @@ def script_values(panels: Sequence[Panel], orders: Sequence[Sequence[int]], clas
 
 
 def data_table(panels: Sequence[Panel], class_names: Sequence[str]) -> DataTable:
-    """The pairs of classes whose |cosine| changed most."""
+    """Return the pairs of classes whose |cosine| changed most."""
     before, after, change = (panel.values for panel in panels)
     change = np.nan_to_num(change)
     pairs = [(row, column) for row in range(len(class_names)) for column in range(row)]
@@ -163,7 +163,7 @@ def data_table(panels: Sequence[Panel], class_names: Sequence[str]) -> DataTable
 
 
 def draw(matrices: Sequence[Matrix]) -> Figure:
-    """A matplotlib figure: the similarity of each pair of classes, with all matrices side by side on one scale.
+    """Draw a matplotlib figure: the similarity of each pair of classes, all matrices side by side on one scale.
 
     The scale is |cosine| from 0 to 1; if there are negative cosines, it is the cosine from -1 to 1, white at 0.
     """
@@ -175,7 +175,7 @@ def draw(matrices: Sequence[Matrix]) -> Figure:
 def draw_matrices(figure: Figure, axes: list[Axes], matrices: Sequence[Matrix], most_names: int, aspect: int) -> None:
     """Draw matrices on one color scale into the axes of a figure, with a color bar.
 
-    Up to `most_names` classes, all are named; `aspect` is the length of the color bar divided by its width.
+    At most `most_names` classes are all named; `aspect` is the length of the color bar divided by its width.
     """
     signed = is_signed(matrices)
     scale, lowest = (DIVERGING, -1) if signed else (SCALE, 0)
@@ -190,28 +190,28 @@ def draw_matrices(figure: Figure, axes: list[Axes], matrices: Sequence[Matrix], 
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The matrices of the rows, and the off-diagonal mean of each as text."""
+    """Render the matrices of the rows and, as text, the off-diagonal mean of each."""
     matrices = [matrix(row.label, runs, order) for row, runs in rows]
-    text = [f"{made.label}: mean of |cos| off the diagonal {off_diagonal_mean(made):.3f}" for made in matrices]
+    text = [f"{part.label}: mean of |cos| off the diagonal {off_diagonal_mean(part):.3f}" for part in matrices]
     return Rendering({"": draw(matrices)}, text)
 
 
 def absolute(matrix: Matrix) -> Array:
-    """|cosine|, as in the loss: opposite directions are as far from orthogonal as equal ones."""
+    """Return |cosine|, as in the loss: opposite directions are as far from orthogonal as equal directions."""
     values: Array = np.asarray(matrix.values, dtype=float)
     return np.abs(values)
 
 
 def _leaves(matrix: Matrix) -> list[int]:
-    """The classes in the order of a clustering by average linkage of 1 - |cosine|."""
+    """Return the classes in the order of a clustering by average linkage of 1 - |cosine|."""
     count = len(matrix.class_names)
     if count < 2:
         return list(range(count))
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
-    alike = np.nan_to_num(absolute(matrix), nan=0.0, posinf=0.0)
-    distances = (1 - (alike + alike.T) / 2).clip(0)
+    cosines = np.nan_to_num(absolute(matrix), nan=0.0, posinf=0.0)
+    distances = (1 - (cosines + cosines.T) / 2).clip(0)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=True)
     return [int(leaf) for leaf in leaves_list(tree)]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 # The color-blind safe palette of Okabe and Ito, with black replaced by a gray that is also visible on dark pages and
-# with yellow, faint on white, as its last. A brown and an olive are added, so that ten digits differ.
+# with yellow, which is faint on white, last. Brown and olive are added, so that ten digits differ.
 ACCENT = "#0072B2"
 PALETTE = (
     *("#7F7F7F", ACCENT, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442"),
@@ -23,7 +23,7 @@ NAME_LENGTH = 40
 
 
 def color(index: int) -> str:
-    """The color with this index: 0 is the baseline's gray, 1 the accent.
+    """Return the color with this index: 0 is the baseline's gray, 1 the accent.
 
     Example:
         >>> color(1) == color(11) == ACCENT
@@ -33,7 +33,7 @@ def color(index: int) -> str:
 
 
 def marker(index: int) -> str:
-    """The symbol with this index, so that color is never the only difference.
+    """Return the symbol with this index, so that color is never the only difference.
 
     Example:
         >>> marker(0), marker(1)
@@ -43,7 +43,7 @@ def marker(index: int) -> str:
 
 
 def glyph(index: int) -> str:
-    """The same symbol as matplotlib calls it.
+    """Return matplotlib's name of the same symbol.
 
     Example:
         >>> glyph(1)
@@ -53,7 +53,7 @@ def glyph(index: int) -> str:
 
 
 def shorten(name: str, length: int = NAME_LENGTH) -> str:
-    """A name on one line, with at most `length` characters, all of them printable.
+    """Shorten a name to one line of at most `length` characters, all of them printable.
 
     Example:
         >>> shorten("a very long name", 8)
@@ -65,7 +65,7 @@ def shorten(name: str, length: int = NAME_LENGTH) -> str:
 
 
 def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) -> str:
-    """A name as a label in a matplotlib figure: shortened, and never parsed as a formula or as a hidden entry.
+    """Return a name as a label of a matplotlib figure: shortened, never parsed as a formula or a hidden entry.
 
     Args:
         name: any text.
@@ -81,7 +81,7 @@ def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) 
 
 
 def split_common(before: str, after: str) -> tuple[str, tuple[str, str]]:
-    """The words that two labels begin with, and the rest of both; a label is never left empty.
+    """Return the words that two labels begin with, and the rest of both, which is never empty.
 
     Example:
         >>> split_common("CIFAR-100, 20 classes CE", "CIFAR-100, 20 classes CE+OPL")

@@ -49,12 +49,12 @@ class Scale(NamedTuple):
     end: float
 
     def at(self, value: float) -> float:
-        """The position of a value."""
+        """Return the position of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An SVG element; all text is escaped unless it is markup already.
+    """Return an SVG element; all text is escaped unless it is markup already.
 
     `class_` is `class` and `aria_label` is `aria-label`; attributes and children that are None are omitted.
 
@@ -62,25 +62,25 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
         >>> str(element("text", "a < b", x=3, class_="name", id=None))
         '<text x="3" class="name">a &lt; b</text>'
     """
-    given = [
+    parts = [
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()
         if value is not None
     ]
     content = Markup("").join(escape(child) for child in children if child is not None)
-    return Markup("<{0}{1}>{2}</{0}>").format(name, Markup("").join(given), content)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, Markup("").join(parts), content)
 
 
 def drawing(label: str, width: float, height: float, *content: Markup | None, **data: object) -> Markup:
-    """A chart that the tab key reaches; `label` says what it shows, and `data` is for the scripts."""
-    given = {f"data_{key}": value for key, value in data.items()}
+    """Return a chart that the tab key reaches; `label` says what it shows, and `data` is for the scripts."""
+    attributes = {f"data_{key}": value for key, value in data.items()}
     description = f"{label} {KEYS}" if data else label
     box = {"viewBox": f"0 0 {width:g} {height:g}", "role": "img", "aria_label": description, "tabindex": 0}
-    return element("svg", *content, **box, class_="chart", **given)
+    return element("svg", *content, **box, class_="chart", **attributes)
 
 
 def axes(x: Scale, y: Scale, across: Mapping[float, str], title: str = "", most: int = 6) -> Markup:
-    """At most `most` horizontal grid lines with their values, and labels below the chart by their value across it."""
+    """Draw at most `most` horizontal grid lines with their values, and labels below, by their horizontal value."""
     parts = []
     for value in ticks(y.low, y.high, most):
         line = short(y.at(value))
@@ -95,13 +95,13 @@ def axes(x: Scale, y: Scale, across: Mapping[float, str], title: str = "", most:
 
 
 def swatch(index: int) -> Markup:
-    """The symbol with this index in its color, for a legend."""
+    """Draw the symbol with this index in its color, for a legend."""
     path = element("path", d=f"M0 0{SHAPES[marker(index)]}", fill=color(index))
     return element("svg", path, viewBox="-3.5 -3.5 7 7", width=12, height=12, aria_hidden="true")
 
 
 def extent(values: Sequence[float], least: float = 1e-6) -> tuple[float, float]:
-    """The lowest and highest finite value with a small margin around them; (0, 1) if there is none.
+    """Return the lowest and highest finite value with a small margin around them; (0, 1) if there is none.
 
     Example:
         >>> extent([0.0, 1.0, math.nan]), extent([])
@@ -116,7 +116,7 @@ def extent(values: Sequence[float], least: float = 1e-6) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round values from `low` to `high`: at least one, at most `most`.
+    """Return round values from `low` to `high`: at least one, at most `most`.
 
     Example:
         >>> ticks(-0.4, 1.3, 4)
@@ -129,7 +129,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def line_path(points: Sequence[tuple[float, float]]) -> str:
-    """A line through points, broken where a value is not finite.
+    """Return a line through points, broken where a value is not finite.
 
     Example:
         >>> line_path([(0, 1), (1, 2), (2, math.nan), (3, 4), (4, 4.25)])
@@ -144,13 +144,13 @@ def line_path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def symbols_path(points: Sequence[tuple[float, float]], index: int) -> str:
-    """The symbol with this index at every point, as one path."""
+    """Return the symbol with this index at every point, as one path."""
     shape = SHAPES[marker(index)]
     return "".join(f"M{short(x)} {short(y)}{shape}" for x, y in points if math.isfinite(x) and math.isfinite(y))
 
 
 def short(value: float) -> str:
-    """A coordinate with at most two decimals.
+    """Format a coordinate with at most two decimals.
 
     Example:
         >>> short(12.0), short(0.506)

@@ -49,12 +49,12 @@ class Sweep:
     """One result per seed of the method without that setting."""
 
     def means(self, within: Range = PERCENT) -> list[tuple[float, Interval]]:
-        """The values of the setting that have a result, sorted, with the mean over the seeds and its interval."""
+        """Return the values of the setting with a result, sorted, with the mean over the seeds and its interval."""
         pairs = sorted(zip(self.xs, self.values, strict=True))
         return [(float(x), mean) for x, seeds in pairs if (mean := _mean(seeds, within)).size]
 
     def dots(self) -> list[tuple[float, float]]:
-        """The setting and the result of every seed, where there are too few seeds for an interval."""
+        """Return the setting and the result of every seed, where there are too few seeds for an interval."""
         few = [(x, seeds) for x, seeds in zip(self.xs, self.values, strict=True) if len(seeds) < ENOUGH]
         return [(float(x), value) for x, seeds in few for value in seeds if math.isfinite(value)]
 
@@ -67,7 +67,7 @@ class Grid(NamedTuple):
     means: Array
 
     def shares(self, row: int) -> list[float]:
-        """Where the means of a weight lie between the lowest and highest of the grid, from 0 to 1; NaN stays NaN."""
+        """Scale the means of a weight from 0, the lowest of the grid, to 1, the highest; NaN stays NaN."""
         low, high = float(np.nanmin(self.means)), float(np.nanmax(self.means))
         return [(mean - low) / (high - low) if high > low else 1.0 + 0 * mean for mean in self.means[row].tolist()]
 
@@ -92,20 +92,20 @@ class Settings(NamedTuple):
         return LABELS.get(self.method, self.method) + ("" if self.projection is None else "+OPL")
 
     def without(self, *indices: int) -> "Settings":
-        """The same settings with some varied ones set to 0, so that runs that differ only in them are equal."""
+        """Return these settings with some varied settings set to 0, so that runs that differ only in them are equal."""
         return self._replace(varied=tuple(0.0 if i in indices else value for i, value in enumerate(self.varied)))
 
     def per_image(self) -> "Settings":
-        """The same settings with the learning rate divided by the batch size."""
+        """Return the same settings with the learning rate divided by the batch size."""
         return self._replace(lr=self.lr / self.varied[BATCH])
 
     def baseline(self) -> "Settings":
-        """The same settings without OPL."""
+        """Return the same settings without OPL."""
         return self._replace(projection=None).without(WEIGHT, GAMMA)
 
 
 def settings(run: Run) -> Settings:
-    """The settings of a run."""
+    """Return the settings of a run."""
     opl = run.opl or {}
     others = {key: value for key, value in run.recipe.items() if key not in IGNORED}
     optimizer = inner(run.recipe, "optimizer")
@@ -120,36 +120,36 @@ def settings(run: Run) -> Settings:
 
 
 def sweeps(runs: Iterable[Run], metric: str = "test/top1") -> dict[str, list[Sweep]]:
-    """The sweeps over each setting that is varied: one per choice of the other settings, with at least two values.
+    """Return the sweeps over each varied setting: one per choice of the other settings, with at least two values.
 
     The baseline of a sweep is the method without OPL in the same recipe. In a sweep over the batch size, which the
     baseline also has, the baseline is a separate sweep, even if it has only one value; runs of one sweep have equal
-    learning rates, or ones in proportion to the batch size.
+    learning rates, or learning rates in proportion to the batch size.
     """
     results = _results(runs, metric)
     scaled = {key.per_image(): values for key, values in results.items() if key.varied[BATCH] > 0 and key.lr > 0}
     varied = zip(SETTINGS, (WEIGHT, GAMMA, BATCH, BATCH), (results, results, results, scaled), strict=True)
-    made = {name: _sweeps(values, index, SETTINGS[name]) for name, index, values in varied}
-    return {name: points for name, points in made.items() if points}
+    by_setting = {name: _sweeps(values, index, SETTINGS[name]) for name, index, values in varied}
+    return {name: points for name, points in by_setting.items() if points}
 
 
 def grids(runs: Iterable[Run], metric: str = "test/top1") -> list[Grid]:
-    """The mean results over weight and gamma, where both have at least two values."""
+    """Return the mean results over weight and gamma, where both have at least two values."""
     tables: dict[Settings, dict[tuple[float, float], tuple[float, ...]]] = defaultdict(dict)
     for key, values in _results(runs, metric).items():
         if key.varied[WEIGHT] > 0:
             tables[key.without(WEIGHT, GAMMA)][key.varied[WEIGHT], key.varied[GAMMA]] = values
-    made = []
+    grid_list = []
     for cells in tables.values():
         weights, gammas = (tuple(sorted({pair[index] for pair in cells})) for index in (WEIGHT, GAMMA))
         if len(weights) > 1 and len(gammas) > 1:
             means = [[float(np.mean(cells.get((w, g), (math.nan,)))) for g in gammas] for w in weights]
-            made.append(Grid(weights, gammas, np.array(means)))
-    return made
+            grid_list.append(Grid(weights, gammas, np.array(means)))
+    return grid_list
 
 
 def data_table(sweeps: Sequence[Sweep], title: str, within: Range) -> DataTable:
-    """The mean of each sweep at each value of the setting."""
+    """Return the mean of each sweep at each value of the setting."""
     rows = [
         (sweep.label, f"{x:g}", f"{mean.mean:.2f}", mean.size) for sweep in sweeps for x, mean in sweep.means(within)
     ]
@@ -157,7 +157,7 @@ def data_table(sweeps: Sequence[Sweep], title: str, within: Range) -> DataTable:
 
 
 def to_svg(sweeps: Sequence[Sweep], title: str, within: Range) -> Markup:
-    """The sweeps over one setting as a chart of the page; the first color is the baseline's, if there is one."""
+    """Draw the sweeps over one setting as a chart of the page; the first color is the baseline's, if there is one."""
     values = [value for sweep in sweeps for seeds in (*sweep.values, sweep.baseline or ()) for value in seeds]
     across = {math.log(x): f"{x:g}" for x in _ticks(sweeps)}
     x = Scale(min(across) - 0.1, max(across) + 0.1, LEFT, WIDTH - RIGHT)
@@ -176,12 +176,12 @@ def to_svg(sweeps: Sequence[Sweep], title: str, within: Range) -> Markup:
 
 
 def first_color(sweeps: Sequence[Sweep]) -> int:
-    """The color index of the first sweep on the page."""
+    """Return the color index of the first sweep on the page."""
     return 1 if any(sweep.baseline for sweep in sweeps) else 0
 
 
 def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> Figure:
-    """A matplotlib figure: one panel per setting, each mean with its 95 % interval over the seeds as a band.
+    """Draw a matplotlib figure: one panel per setting, each mean with its 95 % interval over the seeds as a band.
 
     With fewer than five seeds, every seed is a dot instead. A baseline is a dashed line.
     """
@@ -199,7 +199,7 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> Figure:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """One panel per setting that the runs vary, and the means as text."""
+    """Render one panel per setting that the runs vary and, as text, the means."""
     panels = sweeps(run for _, runs in rows for run in runs)
     text = []
     for setting, panel in panels.items():
@@ -211,12 +211,12 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def _mean(seeds: Sequence[float], within: Range = PERCENT) -> Interval:
-    """The mean over the seeds with a finite result, and its interval."""
+    """Return the mean over the seeds with a finite result, and its interval."""
     return interval([seed for seed in seeds if math.isfinite(seed)], within=within)
 
 
 def _baselines(sweeps: Sequence[Sweep]) -> list[tuple[str, tuple[float, ...], int]]:
-    """The distinct baselines: name, results per seed and color index. They precede the sweeps, so the first is gray."""
+    """Return distinct baselines: name, results per seed, color index. They precede the sweeps, so the first is gray."""
     owners: dict[tuple[float, ...], str] = {}
     for sweep in sweeps:
         if sweep.baseline and _mean(sweep.baseline).size:
@@ -269,7 +269,7 @@ def _svg_line(sweep: Sweep, index: int, x: Scale, y: Scale, within: Range) -> Ma
 
 
 def _results(runs: Iterable[Run], metric: str) -> dict[Settings, tuple[float, ...]]:
-    """The metric of each run, grouped over runs that differ only in the seed."""
+    """Return the metric of each run, grouped over runs that differ only in the seed."""
     results: dict[Settings, list[float]] = defaultdict(list)
     for run in runs:
         value = number(run.result.get(metric))
@@ -279,29 +279,29 @@ def _results(runs: Iterable[Run], metric: str) -> dict[Settings, tuple[float, ..
 
 
 def _sweeps(results: dict[Settings, tuple[float, ...]], index: int, name: str) -> list[Sweep]:
-    alike: dict[Settings, dict[float, tuple[float, ...]]] = defaultdict(dict)
+    groups: dict[Settings, dict[float, tuple[float, ...]]] = defaultdict(dict)
     for key, values in results.items():
         if 0 < key.varied[index] < math.inf:  # the axis is logarithmic
-            alike[key.without(index)][key.varied[index]] = values
-    several = {key: reached for key, reached in alike.items() if len(reached) > 1}
+            groups[key.without(index)][key.varied[index]] = values
+    several = {key: points for key, points in groups.items() if len(points) > 1}
     if index == BATCH:
-        beside = {key.baseline() for key in several}
-        several |= {key: reached for key, reached in alike.items() if key in beside}
-    made = []
-    for key, reached in sorted(several.items(), key=lambda pair: pair[0].projection is not None):
-        xs = tuple(sorted(reached))
+        baselines = {key.baseline() for key in several}
+        several |= {key: points for key, points in groups.items() if key in baselines}
+    sweep_list = []
+    for key, points in sorted(several.items(), key=lambda pair: pair[0].projection is not None):
+        xs = tuple(sorted(points))
         base = None if index == BATCH else results.get(key.baseline())
-        made.append(Sweep(_label(key, tuple(several)), name, xs, tuple(reached[x] for x in xs), base))
-    return made
+        sweep_list.append(Sweep(_label(key, tuple(several)), name, xs, tuple(points[x] for x in xs), base))
+    return sweep_list
 
 
 def _label(key: Settings, several: Sequence[Settings]) -> str:
-    """The method, and the settings that distinguish this sweep from others of the same method."""
-    alike = [settings for settings in several if settings.label == key.label]
+    """Return the method, and the settings that distinguish this sweep from others of the same method."""
+    same_method = [settings for settings in several if settings.label == key.label]
     different = [
         f"{name} {key.varied[index]:g}"
         for index, name in enumerate(VARIED)
-        if len({settings.varied[index] for settings in alike}) > 1
+        if len({settings.varied[index] for settings in same_method}) > 1
     ]
-    forms = [key.projection] if key.projection and len({settings.projection for settings in alike}) > 1 else []
+    forms = [key.projection] if key.projection and len({settings.projection for settings in same_method}) > 1 else []
     return ", ".join([key.label, *different, *forms])

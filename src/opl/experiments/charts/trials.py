@@ -19,7 +19,7 @@ def draw(
     importance: Mapping[str, float],
     log: Sequence[str] = (),
 ) -> Figure:
-    """A matplotlib figure: the result of each trial over each of its settings.
+    """Draw a matplotlib figure: the result of each trial over each of its settings.
 
     Args:
         settings: by name, the value of each trial as text; numbers are drawn to scale.
@@ -67,7 +67,7 @@ def _are_numbers(texts: Sequence[str]) -> bool:
 
 
 def _positions(texts: Sequence[str]) -> list[float]:
-    """The positions of values on an axis: numbers at their value, other texts one after another."""
+    """Return the positions of values on an axis: numbers at their value, other texts one after another."""
     if _are_numbers(texts):
         return [float(text) for text in texts]
     names = list(dict.fromkeys(texts))

@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
 
 def draw(cells: Sequence[Cell]) -> Figure:
-    """A matplotlib figure: our differences with their intervals on the left, the paper's accuracies on the right.
+    """Draw a matplotlib figure: our differences with their intervals on the left, the paper's accuracies on the right.
 
     Pairs of weight and gamma without a cell stay empty.
     """
@@ -71,7 +71,7 @@ def draw(cells: Sequence[Cell]) -> Figure:
 
 
 def cells_of(rows: Rows) -> list[Cell]:
-    """The cells of a table whose rows, except the baseline, vary the weight and gamma of OPL."""
+    """Return the cells of a table whose rows, except the baseline, vary the weight and gamma of OPL."""
     cells = []
     for row, runs, contrast in pair_rows(rows, METRIC):
         weight, gamma = (number((runs[0].opl or {}).get(name)) for name in ("weight", "gamma"))
@@ -81,7 +81,7 @@ def cells_of(rows: Rows) -> list[Cell]:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """Both heat maps, and each difference as text."""
+    """Render both heat maps and, as text, each difference."""
     cells = cells_of(rows)
     text = [
         f"weight {cell.weight:g}, gamma {cell.gamma:g}: "

@@ -1,4 +1,4 @@
-"""The command line: look up the command and run it. Its flags and their help are tyro's, from its dataclass.
+"""The command line: look up the command and run it. tyro makes its flags and their help from its dataclass.
 
 The commands are listed here and not as tyro's subcommands, which would import all of them: `opl --help` must answer at
 once, without tyro, torch or numpy.
@@ -44,7 +44,7 @@ COMMANDS = {
 }
 
 COMPLETION = "--completion"
-DEFECT = "this is a defect of opl"
+DEFECT = "this is a bug in opl"
 PATHS = ("--out", "--to", "--records", "--file")
 """Flags whose value is a path, which an empty value would make the current folder."""
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be valid text
     debug = "--debug" in argv
     argv = [argument for argument in argv if argument != "--debug"]
-    usual = warnings.formatwarning
+    original = warnings.formatwarning
     warnings.formatwarning = _format_warning
     stopping = StopSignals() if argv[:1] == ["train"] else nullcontext()  # a signal may come before any epoch
     try:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(error)
     finally:
-        warnings.formatwarning = usual
+        warnings.formatwarning = original
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -162,7 +162,7 @@ def _drop_output() -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Return a warning of opl as one sentence, without the line of code that raised it."""
+    """Format a warning of opl as one sentence, without the line of code that raised it."""
     if issubclass(category, OplWarning):
         return f"{WARNING} {escape(str(message))}\n"
     return f"{filename}:{lineno}: {category.__name__}: {escape(str(message))}\n"

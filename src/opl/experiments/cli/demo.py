@@ -48,7 +48,7 @@ def _animate(folder: Path, scale: Scale) -> None:
 
 
 def _summary(folder: Path, scale: str) -> list[str]:
-    """A summary of the runs: their effect on accuracy and d, and the two measures that moved most."""
+    """Summarize the runs: their effect on accuracy and d, and the two measures that changed most."""
     from ..paper import ITEMS
     from ..report.glossary import TERMS
     from ..results.conformity import screen
@@ -58,16 +58,16 @@ def _summary(folder: Path, scale: str) -> list[str]:
 
     runs = screen(read_runs(folder), ITEMS.values())
     before, after = (select_runs(runs, row.recipe, scale) for row in item(ITEM).rows[:2])
-    moved = describe_largest(changes(before, after))
-    return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)", *([moved] if moved else [])]
+    largest = describe_largest(changes(before, after))
+    return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)", *([largest] if largest else [])]
 
 
 def _next_steps(folder: Path) -> list[str]:
-    moving = folder / f"{ITEM}.gif"
+    animation = folder / f"{ITEM}.gif"
     return [
         f"Open:  {folder / 'report.html'} (the page)",
         f"       {folder / f'{ITEM}.png'} (the features of both)",
-        *([f"       {moving} (the features, epoch by epoch)"] if moving.exists() else []),
+        *([f"       {animation} (the features, epoch by epoch)"] if animation.exists() else []),
         "Next:  opl try FOLDER                          compare on your images, one folder per class",
         "       opl reproduce table-1 --scale small     table 1 of the paper, on CIFAR-100",
     ]

@@ -114,7 +114,7 @@ class EvaluateMany:
 
 
 def _settings(chosen: Protocol, kind: type[Any], name: str, argv: list[str]) -> tuple[Any, ...]:
-    """Parse the settings of a protocol: `--shot 1 5` gives two settings that share their images."""
+    """Parse the settings of a protocol: `--shot 1 5` yields two settings that share their images."""
     flag = f"--{chosen.several}"
     parser = Parser(prog=f"opl evaluate RUN {name}", add_help=False)
     parser.add_argument(flag, nargs="+", default=None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
 
 OUT = Path("runs")
-"""The folder of runs if no `--out` is given."""
+"""The folder of runs if `--out` is omitted."""
 Seeds = Annotated[int, Range(0, 10_000)]
 HELP = {"-h", "--help"}
 KINDS = {
@@ -173,7 +173,7 @@ def read_recipe(file: Path) -> "Recipe":
 def change_settings(default: "Recipe", argv: Sequence[str], command: Any = None) -> "Recipe":
     """Return a recipe with the settings changed by flags such as `--method.weight 0.3`.
 
-    `command` is the dataclass of the command, by default that of `opl train`. A recipe that differs from the registered
+    `command` is the dataclass of the command, by default of `opl train`. A recipe that differs from the registered
     recipe of its name and scale has the scale `custom` and lists its changes, so that its runs are in no table.
     """
     from ..paper import find_recipe
@@ -198,7 +198,7 @@ def as_flags(default: "Recipe") -> dict[str, Any]:
 
 
 def _narrow(default: "Recipe") -> "type[Recipe]":
-    """Return `Recipe` with the classes of the given settings in place of its protocols, which have no fields.
+    """Return `Recipe` with the classes of these settings in place of its protocols, which have no fields.
 
     It does not check itself, so that tyro does not wrap the error; `Recipe` raises it afterwards.
     """
@@ -246,7 +246,7 @@ class EvaluateFlags:
 def print_completion(shell: str, commands: Mapping[str, tuple[str, str]]) -> int:
     """Print tyro's completion script for a shell; `commands` has the module and the dataclass of each command.
 
-    The flags of `opl train` and `opl evaluate` depend on the recipe and the protocol, so the script has only some.
+    The flags of `opl train` and `opl evaluate` depend on the recipe and the protocol, so the script lacks some.
     """
     if shell not in get_args(Shell):
         raise OptionError(did_you_mean("shell", shell, get_args(Shell)))
@@ -264,7 +264,7 @@ def print_completion(shell: str, commands: Mapping[str, tuple[str, str]]) -> int
 
 
 def existing_folder(folder: Path) -> Path:
-    """Return a folder that a user has given; raise `OptionError` if there is none."""
+    """Return a folder that the user named; raise `OptionError` if it does not exist."""
     if not folder.is_dir():
         raise OptionError(f"there is no folder {folder}: pass the --out folder of `opl train` or `opl reproduce`.")
     return folder

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..terminal import escape
 
-WIDEST, LEAST, INDENT, NAMES = 100, 40, 2, 30  # columns: of the text, at least, before flags, and of their names
+WIDEST, LEAST, INDENT, NAMES = 100, 40, 2, 30  # columns: of the text at most and at least, before flags, and of names
 ALL = "--help-all"
 METAVARS = {"INT": "N", "FLOAT": "NUMBER", "STR": "TEXT", "PATH": "FOLDER", "DIR": "FOLDER"}
 """The placeholder of a value, by tyro's name for its type."""
@@ -59,7 +59,7 @@ class Guide:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further flags by heading; flags of nested settings have the heading of these settings."""
     argument_names: tuple[str, ...] = ()
-    """The names of the positional arguments, where their fields have others."""
+    """The names of the positional arguments, where they differ from their fields."""
 
 
 GUIDES = {
@@ -132,7 +132,7 @@ class Entry(NamedTuple):
     text: str
     flags: tuple[str, ...]
     heading: str
-    """Of the group of settings that it belongs to; empty for the command's own."""
+    """The heading of its group of settings; empty for flags of the command itself."""
 
 
 def show_help(command: str, kind: Any, argv: list[str]) -> None:
@@ -150,7 +150,7 @@ def parser_of(kind: Any, **options: Any) -> argparse.ArgumentParser:
     """Return the parser that tyro makes of a dataclass.
 
     Raises:
-        ImportError: this version of tyro gives no access to it.
+        ImportError: this version of tyro does not expose it.
     """
     from tyro.extras import get_parser
 
@@ -170,7 +170,7 @@ def print_help(
         sentence: what it does.
         parser: its flags.
         more: lines below the examples.
-        guide: instead of that of the command.
+        guide: replaces the guide of the command.
     """
     guide, entries = guide or GUIDES[command], list(_entries(parser))
     arguments = [entry for entry in entries if not entry.flags]
@@ -204,7 +204,7 @@ def print_settings(name: str, sentence: str, parser: argparse.ArgumentParser, ev
 
 
 def _entries(parser: argparse.ArgumentParser) -> Iterator[Entry]:
-    """Yield what a parser reads, in the order of its groups."""
+    """Yield the flags and arguments of a parser, group by group."""
     for group in parser._action_groups:
         heading = _first_sentence(group.description or "")
         for action in group._group_actions:
@@ -213,15 +213,15 @@ def _entries(parser: argparse.ArgumentParser) -> Iterator[Entry]:
 
 
 def _entry(action: argparse.Action, heading: str) -> Entry:
-    known = DEFAULT.search(action.help or "")
-    default = (known[1] if known else "") or ""
+    match = DEFAULT.search(action.help or "")
+    default = (match[1] if match else "") or ""
     text = re.sub(r"\s+", " ", DEFAULT.sub("", action.help or "")).replace("`", "")
     flags = tuple(action.option_strings)
     if not flags:
         metavar = str(action.metavar or action.dest)
-        listed = re.search(r"\{(.*)\}", metavar)
-        name = action.dest.rpartition(".")[2].upper() if listed or metavar in METAVARS else metavar
-        return Entry(name, _join(text, listed[1] if listed else "", default), (), heading)
+        braces = re.search(r"\{(.*)\}", metavar)
+        name = action.dest.rpartition(".")[2].upper() if braces or metavar in METAVARS else metavar
+        return Entry(name, _join(text, braces[1] if braces else "", default), (), heading)
     text = text or TEXTS.get(flags[0], "")
     if action.nargs == 0:
         on = default == "True"
@@ -261,7 +261,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _print_groups(entries: Sequence[Entry], title: str) -> None:
-    """Print entries under the headings of their groups; those of the command have the heading `title`."""
+    """Print entries under the headings of their groups; entries of the command itself get the heading `title`."""
     for heading in dict.fromkeys(entry.heading for entry in entries):
         _print_entries(heading or title, [entry for entry in entries if entry.heading == heading])
 

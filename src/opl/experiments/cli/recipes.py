@@ -35,14 +35,14 @@ class Recipes(Flags):
 
 
 def _line(item: Item) -> tuple[str, str, str]:
-    """Name, title, and scales with the cost of one run."""
+    """Return the name, the title, and the scales with the cost of one run."""
     times = {scale: cost.time for scale, cost in item.costs.items()}
     scales = [f"{scale} {times.get(scale, '')}".rstrip() for scale in SCALES if item.at(scale)]
     return item.name, item.title, ", ".join(scales)
 
 
 def _show_item(item: Item, terms: tuple[str, ...]) -> None:
-    """Its recipes: those of rows with their labels, scales and the paper's numbers, then the others."""
+    """Print the recipes of an item: rows with labels, scales and the paper's numbers, then recipes without a row."""
     papers = {row.recipe: ", ".join(f"{value:.2f}" for value in row.paper.values()) for row in item.rows}
     rows = [
         (row.recipe, row.label, " ".join(row.scales), f"paper: {papers[row.recipe]}" if papers[row.recipe] else "")
@@ -60,7 +60,7 @@ def _show_item(item: Item, terms: tuple[str, ...]) -> None:
 
 
 def _show_matches(terms: tuple[str, ...]) -> None:
-    """The items that match all terms, then the recipes that do."""
+    """Print the items that match all terms, then the recipes that do."""
     items = [item for item in ITEMS.values() if _matches(terms, f"{item.name} {item.title} {item.dataset}")]
     labels: dict[str, tuple[str, str]] = {}
     for item in ITEMS.values():
@@ -80,7 +80,7 @@ def _show_matches(terms: tuple[str, ...]) -> None:
 
 
 def _matches(terms: tuple[str, ...], text: str) -> bool:
-    """Whether a text has all terms, in any case, with or without hyphens.
+    """Return whether a text has all terms, in any case, with or without hyphens.
 
     Example:
         >>> _matches(("resnet56", "opl"), "CIFAR-100, ResNet-56 CE+OPL")

@@ -72,7 +72,7 @@ class Reproduce(Flags):
         return 1 if failed else 0
 
     def _jobs(self, chosen: Item, folder: Path) -> list[Job]:
-        """All runs of an item, done or not."""
+        """Return all runs of an item, finished or not."""
         seeds = self.seeds or chosen.seeds_at(self.scale)
         return jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
 
@@ -95,13 +95,13 @@ class Reproduce(Flags):
             )
 
     def _changes_since(self, run: "Run") -> str:
-        """How the settings of a run, or of the run it came after, differ from today's recipes; empty if they agree."""
+        """Describe how the settings of a run, or of its `after` run, differ from the recipes; empty if equal."""
         from ..results.runs import inner
         from ..training.build import complete_settings
 
         def changes(settings: dict[str, Any]) -> str:
-            today = to_json(recipe(str(settings["name"]), self.scale))
-            return ", ".join(describe_changes(complete_settings(settings), today, FREE))
+            current = to_json(recipe(str(settings["name"]), self.scale))
+            return ", ".join(describe_changes(complete_settings(settings), current, FREE))
 
         if changed := changes(run.recipe):
             return f"other settings: {changed}"
@@ -110,7 +110,7 @@ class Reproduce(Flags):
         return f"it came after {teacher['name']} with other settings: {changed}" if changed else ""
 
     def _with_data(self, chosen: Item) -> Item:
-        """The item without rows whose data set is missing, at the small scale; prints which, unless all are missing."""
+        """Return the item without rows whose data set is missing at the small scale; print which, unless all are."""
         needed = dict.fromkeys(row.needs for row in chosen.at("small") if row.needs and self.scale == "small")
         if not needed:
             return chosen
@@ -128,7 +128,7 @@ class Reproduce(Flags):
         return present
 
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
-        """Train and measure unfinished runs; returns the runs that failed."""
+        """Train and measure unfinished runs; return the runs that failed."""
         jobs = self._jobs(chosen, folder)
         if self.scale != "tiny" and self.placement.on == "local":  # on a cluster, only its machines know
             from ..data import find
@@ -169,7 +169,7 @@ class Reproduce(Flags):
 
 
 def _comparable_runs(folder: Path) -> "list[Run]":
-    """The runs of a folder; incomparable runs are marked, with the reason."""
+    """Read the runs of a folder; incomparable runs are marked, with the reason."""
     from ..results.conformity import screen
     from ..results.runs import read_runs
 
@@ -180,13 +180,13 @@ def _comparable_runs(folder: Path) -> "list[Run]":
 
 
 def announce(jobs: Sequence[Job], placement: Placement) -> list[str]:
-    """The number of runs and the expected time, as a line to print before they start; none if all are done."""
+    """Describe the number of runs and the expected time in a line to print before they start; none if all are done."""
     _mark_done(jobs)
-    left = [job for job in jobs if not job.ended]
-    if not left:
+    remaining = sum(not job.ended for job in jobs)
+    if not remaining:
         return []
-    count = f"{len(left)} run{'s' if len(left) > 1 else ''}"
-    done = f" left ({len(jobs) - len(left)} of {len(jobs)} done)" if len(left) < len(jobs) else ""
+    count = f"{remaining} run{'s' if remaining > 1 else ''}"
+    done = f" left ({len(jobs) - remaining} of {len(jobs)} done)" if remaining < len(jobs) else ""
     return [f"{count}{done}, {_expected_time(jobs, placement)}"]
 
 
@@ -208,7 +208,7 @@ def _show_plan(item: Item, jobs: Sequence[Job], scale: Scale, placement: Placeme
 
 
 def _data_sets(jobs: Sequence[Job], scale: Scale) -> list[str]:
-    """The known data sets that runs need."""
+    """Return the known data sets that runs need."""
     from ..data import CATALOG
 
     return sorted({recipe(job.recipe, scale).data.name for job in jobs} & CATALOG.keys())
@@ -225,7 +225,7 @@ def _progress(job: Job) -> str:
 
 
 def _expected_time(jobs: Sequence[Job], placement: Placement) -> str:
-    """The expected time, and how many runs are assumed to run in parallel."""
+    """Describe the expected time, and how many runs are assumed to run in parallel."""
     seconds = seconds_left(jobs, placement.jobs)
     if seconds is None:
         return "estimating time…"

@@ -25,7 +25,7 @@ class Add:
     """Replace existing records of the same recipe, scale and seed that have other results."""
 
     def run(self) -> int:
-        """Add them, and print the outcome for each run."""
+        """Add the records, and print the outcome for each run."""
         from ..paper import ITEMS
         from ..results.records import KEPT, add_runs, mark_uncommitted
         from ..results.runs import read_runs
@@ -41,7 +41,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Write:
-    """Render the tables of RESULTS.md and its pages from the records; text outside the markers stays as it is."""
+    """Render the tables of RESULTS.md and its pages from the records; text outside the markers is unchanged."""
 
     records: Path = RECORDS
     """The folder of records."""
@@ -55,7 +55,7 @@ class Write:
     """Write nothing; exit with 1 if a file would change."""
 
     def run(self) -> int:
-        """Write the files that change, after all of them were rendered."""
+        """Render all files, then write the files that change."""
         from ..files import write_whole
 
         introduction = [self.readme] if self.readme.exists() else []
@@ -77,7 +77,7 @@ class Write:
         return 0
 
     def _render(self, texts: dict[Path, str]) -> dict[Path, str]:
-        """The new content of every file, with the forest plot if there is a folder for it."""
+        """Return the new content of every file, with the forest plot if there is a folder for it."""
         from ..charts.board import render_differences, render_expectations, render_headline
         from ..charts.effects import draw_effects
         from ..paper import ITEMS
@@ -105,7 +105,7 @@ class Write:
 
 
 def _describe_files(files: list[Path]) -> str:
-    """The first file by name, and the number of further files.
+    """Return the name of the first file, and the number of further files.
 
     Example:
         >>> _describe_files([Path("a"), Path("b"), Path("c")])
@@ -134,7 +134,7 @@ class Draw:
     """The folder of the PDF, the PNG and the text."""
 
     def run(self) -> int:
-        """Draw it, and print what it says."""
+        """Draw the figure, and print its description."""
         from ..charts.figure import FROM_RECORDS, draw_item
         from ..paper import ITEMS
         from ..paper import item as find_item
@@ -188,5 +188,5 @@ class Results:
             print_help("results", str(cls.__doc__), Parser(add_help=False), listed)
 
     def run(self) -> int:
-        """Do the job."""
+        """Run the job."""
         return self.job.run()

@@ -14,11 +14,11 @@ from .flags import OUT, Parser, show_status
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
-SETTINGS = "Every setting of a recipe is a flag too: opl train RECIPE --help lists them."
+SETTINGS = "Every setting of a recipe is a flag too: opl train RECIPE --help-all lists them."
 PRINTED = {"top1": "accuracy {:.2f} %", "loss": "cross-entropy {:.2f}", "s": "s {:.2f}", "d": "d {:.2f}"}
 """The numbers of a result that are printed, in this order."""
 LONG = 60.0
-"""Seconds of a run from which its cost is announced."""
+"""The cost of a run is announced if it is at least this many seconds."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Train:
     @classmethod
     def parse(cls, argv: list[str]) -> "Train":
         """Read RECIPE or --recipe FILE and the flags named here; all other flags are settings of the recipe."""
-        given, rest = _parser(argv).parse_known_args(argv)
-        if given.name is None and given.recipe is None:
+        flags, rest = _parser(argv).parse_known_args(argv)
+        if flags.name is None and flags.recipe is None:
             raise OptionError(
                 "opl train needs a recipe, for example: opl train digits-opl; opl recipes lists them, and --recipe "
                 "FILE reads one from a file."
             )
-        chosen = _load(given.name, given.scale, given.recipe, rest)
-        return cls(chosen, given.out, given.dry_run, given.until, given.test, given.wait, given.json)
+        chosen = _load(flags.name, flags.scale, flags.recipe, rest)
+        return cls(chosen, flags.out, flags.dry_run, flags.until, flags.test, flags.wait, flags.json)
 
     @classmethod
     def show_help(cls, argv: list[str]) -> None:
@@ -51,13 +51,13 @@ class Train:
         from .help import ALL, parser_of, print_help, print_settings
 
         parser = _parser(argv)
-        given, rest = parser.parse_known_args(argv)
-        if given.name is None and given.recipe is None:
+        flags, rest = parser.parse_known_args(argv)
+        if flags.name is None and flags.recipe is None:
             print_help("train", str(cls.__doc__), parser, [SETTINGS])
             return
         from .flags import as_flags
 
-        chosen = _load(given.name, given.scale, given.recipe, [])
+        chosen = _load(flags.name, flags.scale, flags.recipe, [])
         print_settings(chosen.name, str(cls.__doc__), parser_of(**as_flags(chosen)), everything=ALL in rest)
 
     def run(self) -> int:
@@ -85,7 +85,7 @@ class Train:
         return 0
 
     def _show(self, result: dict[str, Any]) -> None:
-        """Print the numbers in two decimals, the folder, and what to do next."""
+        """Print the numbers with two decimals, the folder, and what to do next."""
         from ..results.text import show_lines
         from ..run_folder import RunFolder
 
@@ -130,7 +130,7 @@ def _parser(argv: list[str]) -> Parser:
 
 
 def _load(name: str | None, scale: Any, file: Path | None, argv: list[str]) -> "Recipe":
-    """The recipe of a name or a file, with the settings that the flags change."""
+    """Load the recipe of a name or a file, with the settings changed by flags."""
     if name is not None:
         check_recipe_name(name)
     with show_status(f"loading torch and the recipe {name or file}"):

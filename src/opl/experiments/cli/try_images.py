@@ -34,7 +34,7 @@ class Try(Flags):
     """The time budget, in minutes."""
     settings: Annotated[Preferences, OmitArgPrefixes] = field(default_factory=Preferences)
     out: Path = OUT
-    """The runs go to OUT/try/NAME; the same command resumes them."""
+    """Runs are written to OUT/try/NAME; the same command resumes them."""
     jobs: Annotated[int, Range(0, 1024)] = 0
     """Parallel runs; 0: one per accelerator; without an accelerator two, if there are two cores."""
     dry_run: bool = False
@@ -130,9 +130,9 @@ class Try(Flags):
 
         seeds, planned = trial.finished_seeds(chosen), len(trial.planned_seeds(chosen))
         if not seeds:
-            why = f" (first failure: {outcome.failed[0].describe()})" if outcome.failed else ""
+            reason = f" (first failure: {outcome.failed[0].describe()})" if outcome.failed else ""
             raise OplError(
-                f"no seed finished with all methods in {self.minutes:g} minutes{why}; resume with {self._command()}"
+                f"no seed finished with all methods in {self.minutes:g} minutes{reason}; resume with {self._command()}"
             )
         arms = [(arm.label, arm.recipe.name) for arm in trial.all_arms(chosen.choice)]
         current = trial.arms(chosen.choice)[-1].recipe.name

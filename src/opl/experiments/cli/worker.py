@@ -1,7 +1,7 @@
 """`python -m opl.experiments.cli.worker`: execute one command after another, and end with the parent.
 
-A line of standard input is the arguments and the log file of a command, as JSON; a line of standard output is its exit
-code.
+Each line of standard input has the arguments and the log file of a command, as JSON; each line of standard output is
+the exit code of a command.
 """
 
 import json

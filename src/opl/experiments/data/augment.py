@@ -26,7 +26,7 @@ LARGE = 1 << 15  # values per image from which copies of whole batches would fra
 
 
 class _Transform:
-    """Base class of random transforms, which determines the rows of the global batch that some images are."""
+    """Base class of random transforms, which checks which rows of the global batch the images are."""
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
@@ -34,8 +34,8 @@ class _Transform:
         """Transform the `rows` of a global batch of `total` images; by default the images are the whole batch."""
         if rows is None and total is None:
             rows, total = slice(None), len(images)
-        given = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
-        if rows is None or total is None or given != len(images):
+        count = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
+        if rows is None or total is None or count != len(images):
             raise OptionError(
                 f"{len(images)} images are not the rows {rows} of a batch of {total}: pass the rows of the global "
                 "batch (a slice or indices) and its size, or neither."
@@ -115,12 +115,12 @@ class ColorJitter(_Transform):
         """Jitter each image; grayscale images (C = 1) have neither saturation nor hue."""
         kinds = 4 if self.hue else 3  # without hue, draw the same random numbers as before hue was added
         draws = torch.rand(total, kinds, generator=generator)[rows]
-        for which in torch.randperm(kinds, generator=generator).tolist():
-            strength = (self.brightness, self.contrast, self.saturation, self.hue)[which]
+        for kind in torch.randperm(kinds, generator=generator).tolist():
+            strength = (self.brightness, self.contrast, self.saturation, self.hue)[kind]
             if strength:
-                low, high = (-strength, strength) if which == 3 else (max(0.0, 1 - strength), 1 + strength)
-                factors = (low + draws[:, which] * (high - low)).to(images.device, images.dtype)
-                images = (brighten, contrast, saturate, turn_hue)[which](images, factors)
+                low, high = (-strength, strength) if kind == 3 else (max(0.0, 1 - strength), 1 + strength)
+                factors = (low + draws[:, kind] * (high - low)).to(images.device, images.dtype)
+                images = (brighten, contrast, saturate, turn_hue)[kind](images, factors)
         return images
 
 

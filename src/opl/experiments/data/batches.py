@@ -32,11 +32,11 @@ class Batches:
         device: where batches are placed and augmented.
         rank: index of this process.
         world: number of processes.
-        balance_domains: draw equally many images of each domain into every batch (see `balanced_order`); needs domains.
+        balance_domains: draw equally many images per domain into every batch (see `balanced_order`); needs domains.
         mirror_batches: append the mirror images of every batch to it, with the same labels.
         views: independently augmented copies of each image in a batch, one after the other; labels and rows repeat.
         alternate_flip: flip a random half of the images in even epochs, and the other half in odd ones.
-        growing_sizes: fractions of training, and the size that images are reduced to until then.
+        growing_sizes: fractions of training, each with the size that images are reduced to until then.
         epochs: number of training epochs, for `growing_sizes`.
         channels_last: store images as (B, H, W, C) in memory, which is faster for convolutions; the shape is unchanged.
 
@@ -70,7 +70,7 @@ class Batches:
     ) -> None:
         if balance_domains and part.domains is None:
             raise OptionError(
-                "these images have no domains to balance: leave balance_domains out, or use data with domains."
+                "these images have no domains to balance: set balance_domains=False, or use data with domains."
             )
         self.part, self.batch_size, self.seed, self.augment = part, batch_size, seed, augment
         self.balance_domains, self.mirror_batches, self.views = balance_domains, mirror_batches, views
@@ -87,25 +87,25 @@ class Batches:
         steps = range(start_step, self.steps)
         requests = [self._request(order, epoch, step) for step in steps]
         for step, request, (pixels, labels) in zip(steps, requests, self.part.serve(requests), strict=True):
-            rows, _, mine, total = request
+            rows, _, share, total = request
             generator = Purpose.AUGMENT.generator(self.seed, epoch, step)
-            views = [self._augment(pixels.to(self.device), generator, mine, total) for _ in range(self.views)]
+            views = [self._augment(pixels.to(self.device), generator, share, total) for _ in range(self.views)]
             views = [self._resize(self._flip(images, rows, epoch), epoch, step) for images in views]
             weight = self.world / total / self.views
             images = torch.cat(views) if self.views > 1 else views[0]
             batch = self._batch(images, labels.repeat(self.views), rows.repeat(self.views), weight)
             yield append_mirror_images(batch) if self.mirror_batches else batch
 
-    def _augment(self, images: Tensor, generator: torch.Generator, mine: slice, total: int) -> Tensor:
+    def _augment(self, images: Tensor, generator: torch.Generator, share: slice, total: int) -> Tensor:
         """Return one view of the images, as floats in [0, 1]."""
         for augmentation in self.augment:
             if not isinstance(augmentation, MOVES) and images.dtype == torch.uint8:
                 images = self._floats(images)
-            images = augmentation(images, generator, mine, total)
+            images = augmentation(images, generator, share, total)
         return self._floats(images) if images.dtype == torch.uint8 else images
 
     def _flip(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
-        """Flip the images that are due in this epoch."""
+        """Flip the images whose turn it is in this epoch."""
         if not self.alternate_flip:
             return images
         first = torch.randint(2, (len(self.part),), generator=Purpose.FLIP.generator(self.seed))
@@ -122,8 +122,8 @@ class Batches:
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """Yield this process's shard of all images in order, normalized but not augmented, `batch_size` at a time."""
-        mine, most = self._share(len(self.part)), min(batch_size, self.part.most_at_once or batch_size)
-        shards = [torch.arange(start, min(start + most, mine.stop)) for start in range(mine.start, mine.stop, most)]
+        share, most = self._share(len(self.part)), min(batch_size, self.part.most_at_once or batch_size)
+        shards = [torch.arange(start, min(start + most, share.stop)) for start in range(share.start, share.stop, most)]
         for rows, (pixels, labels) in zip(shards, self.part.serve(map(Request, shards)), strict=True):
             yield self._batch(self._floats(pixels), labels, rows, 1 / len(rows))
 
@@ -138,8 +138,8 @@ class Batches:
     def _request(self, order: Tensor, epoch: int, step: int) -> Request:
         """Return this process's shard of a batch."""
         rows = order[step * self.batch_size : (step + 1) * self.batch_size]
-        mine = self._share(len(rows))
-        return Request(rows[mine], Purpose.CROP.seed(self.seed, epoch, step), mine, len(rows))
+        share = self._share(len(rows))
+        return Request(rows[share], Purpose.CROP.seed(self.seed, epoch, step), share, len(rows))
 
     def _floats(self, pixels: Tensor) -> Tensor:
         return pixels.to(self.device).float().div_(255)
@@ -162,9 +162,9 @@ def balanced_order(domains: Tensor, shuffle: torch.Generator) -> Tensor:
     """
     order, present = torch.empty_like(domains), domains.bincount().nonzero().flatten().tolist()
     for index, domain in enumerate(present):
-        rows, wanted = (domains == domain).nonzero().flatten(), len(order[index :: len(present)])
-        rounds = [rows[torch.randperm(len(rows), generator=shuffle)] for _ in range(-(-wanted // len(rows)))]
-        order[index :: len(present)] = torch.cat(rounds)[:wanted]
+        rows, count = (domains == domain).nonzero().flatten(), len(order[index :: len(present)])
+        rounds = [rows[torch.randperm(len(rows), generator=shuffle)] for _ in range(-(-count // len(rows)))]
+        order[index :: len(present)] = torch.cat(rounds)[:count]
     return order
 
 

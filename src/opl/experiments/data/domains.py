@@ -66,7 +66,7 @@ class DomainDataSet(DataSet):
     test_images: CountOrZero = 0
     """Maximum number of test images, drawn at random; 0 uses all."""
     balance_domains: bool = False
-    """Draw equally many images of each domain into every batch, instead of drawing from all domains together."""
+    """Draw the same number of images of each domain into every batch, instead of drawing from all domains together."""
     mirror_batches: bool = False
     """Train on every batch together with its mirror images, which doubles the batch size."""
     crop: PositiveFraction = 0.8
@@ -93,7 +93,7 @@ class DomainDataSet(DataSet):
         self._check(names, domains, classes, decoded.source)
         check_target(self.target, (*names, ALL))
         seed = seed if self.split_seed == -1 else self.split_seed
-        fits, helds = [], []
+        train_parts, held_parts = [], []
         for number, name in enumerate(names):
             if name != self.target:
                 rows = (domains == number).nonzero().flatten()
@@ -101,12 +101,12 @@ class DomainDataSet(DataSet):
                 if self.lists:
                     fit, held = read_lists(self.lists, name, decoded, self.official.get(name))
                 else:
-                    parts = split(labels[rows], self._held(name, len(rows)), seed=domain_seed, stratified=True)
+                    parts = split(labels[rows], self._val_count(name, len(rows)), seed=domain_seed, stratified=True)
                     fit, held = (rows[part] for part in parts)
                 most = 0 if self.target == ALL else self.per_class
-                fits.append(fit[subset(labels[fit], per_class=most, seed=domain_seed)])
-                helds.append(held)
-        fit, held = torch.cat(fits), torch.cat(helds)
+                train_parts.append(fit[subset(labels[fit], per_class=most, seed=domain_seed)])
+                held_parts.append(held)
+        fit, held = torch.cat(train_parts), torch.cat(held_parts)
         if self.target == ALL:
             test, held = held, held[:0]
             fit = fit[subset(labels[fit], per_class=self.per_class, seed=Purpose.DOMAIN_SPLIT.seed(seed, len(names)))]
@@ -132,7 +132,7 @@ class DomainDataSet(DataSet):
     official: ClassVar[dict[str, tuple[int, int]]] = {}
     """The required numbers of training and validation images per domain, if they are fixed."""
 
-    def _held(self, domain: str, count: int) -> int:
+    def _val_count(self, domain: str, count: int) -> int:
         """Return the number of validation images of a domain."""
         return self.official[domain][1]
 
@@ -174,7 +174,7 @@ class Pacs(DomainDataSet):
         if len(names) > len(PACS) or len(classes) != self.num_classes:
             raise DataError(
                 f"pacs in {source!r} has {len(names)} domains and {len(classes)} classes instead of 4 and 7: use "
-                "the folder of PACS alone, or read it as DomainFolder."
+                "a folder with only PACS, or read it as DomainFolder."
             )
 
 
@@ -204,7 +204,7 @@ class DomainFolder(DomainDataSet):
     """Fraction of each domain held out for validation, the same for every class."""
 
     def check(self) -> None:
-        """Also raise an error if the number of classes is not given."""
+        """Also raise an error if the number of classes is not set."""
         super().check()
         if self.num_classes < 2:
             raise OptionError(f"num_classes is {self.num_classes}: must be the number of classes, at least 2.")
@@ -212,7 +212,7 @@ class DomainFolder(DomainDataSet):
     def _known(self) -> CatalogEntry:
         return CatalogEntry(self.name, self.hub, {"train": 0}, self.num_classes, other_columns=(self.column,))
 
-    def _held(self, domain: str, count: int) -> int:
+    def _val_count(self, domain: str, count: int) -> int:
         return round(self.val * count)
 
     def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
@@ -229,7 +229,7 @@ class DomainFolder(DomainDataSet):
 
 
 def check_target(target: str, domains: Sequence[str]) -> None:
-    """Raise an error if the target is none of the domains."""
+    """Raise an error if the target is not one of the domains."""
     if target not in domains:
         raise OptionError(did_you_mean("domain", target, domains))
 

@@ -1,4 +1,4 @@
-"""Few-shot episodes, determined by their index: N classes with K support images, and those of Meta-Dataset.
+"""Few-shot episodes, determined by their index: N classes with K support images, and the episodes of Meta-Dataset.
 
 Nothing is drawn from a stream: episode i is the same whichever worker draws it and however many others are drawn. Every
 model therefore sees the same episodes, and models can be compared episode by episode.
@@ -16,12 +16,12 @@ from ..seeds import Purpose
 
 FEWEST_WAYS, MOST_WAYS = 5, 50
 MOST_QUERIES = 10
-"""Query images per class; at most half of the smallest class of the episode."""
+"""Query images per class, at most; also at most half of the smallest class of the episode."""
 MOST_SUPPORT = 500
 MOST_OF_A_CLASS = 100
-"""What a class counts for the size of the support set; imbalance may add more images."""
+"""Images of a class that count toward the size of the support set, at most; imbalance may add more."""
 MOST_LEAVES = 392
-"""Classes below a node of a hierarchy that may be chosen."""
+"""Classes below a node of a hierarchy, at most, for the node to be chosen."""
 LOG_WEIGHTS = (math.log(0.5), math.log(2.0))
 
 
@@ -41,7 +41,7 @@ class Episodes:
     """Episodes over the classes of a part of a data set; a sequence, so that a data loader accepts it too.
 
     Classes are drawn uniformly without replacement, then the images of each class: first the support images, then the
-    queries from the remaining ones.
+    queries from the remaining images.
 
     Args:
         labels: (N,) class ids of the part's images.
@@ -108,7 +108,7 @@ class Episodes:
 
 
 class Hierarchy(NamedTuple):
-    """Sets of related classes, from one of which all classes of an episode are taken."""
+    """Sets of related classes; all classes of an episode are taken from one set."""
 
     sets: tuple[tuple[int, ...], ...]
     """Class ids; sets of fewer than five classes are never chosen."""
@@ -117,7 +117,7 @@ class Hierarchy(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """What an episode is made of, before its images are drawn."""
+    """The classes and sizes of an episode, before its images are drawn."""
 
     classes: Tensor
     """(N,) class ids."""
@@ -196,19 +196,19 @@ class MetaEpisodes:
         return self._compose(Purpose.EPISODE.generator(self.seed, index))
 
     def _compose(self, generator: torch.Generator) -> Composition:
-        """Draw what an episode is made of, by the rules of Meta-Dataset."""
+        """Draw the classes and sizes of an episode by the rules of Meta-Dataset."""
         classes = self._classes(generator)
         images = self.counts[classes].double()
         queries = min(MOST_QUERIES, int(images.min()) // 2)
-        left = images - queries
+        available = images - queries
         share = torch.rand((), generator=generator, dtype=torch.float64)
-        size = min(MOST_SUPPORT, int((share * left.clamp(max=MOST_OF_A_CLASS) + 1).floor().sum()))
+        size = min(MOST_SUPPORT, int((share * available.clamp(max=MOST_OF_A_CLASS) + 1).floor().sum()))
         low, high = LOG_WEIGHTS
         weights = (
             images * (low + (high - low) * torch.rand(len(classes), generator=generator, dtype=torch.float64)).exp()
         )
-        wanted = (weights / weights.sum() * (size - len(classes))).floor() + 1
-        return Composition(classes, wanted.minimum(left).long(), queries, size)
+        shots = (weights / weights.sum() * (size - len(classes))).floor() + 1
+        return Composition(classes, shots.minimum(available).long(), queries, size)
 
     def _classes(self, generator: torch.Generator) -> Tensor:
         """Choose a set of related classes, then classes of it, without replacement."""

@@ -29,7 +29,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
     root: str = ""
     """Folder of the data set, in any of its layouts; if empty, $OPL_DATA is searched."""
     holdout: Annotated[int, Range(-1, LARGEST_COUNT)] = 0
-    """Images of each base class held out for testing; 0 for none, as in RFS; -1 for those that the files hold out."""
+    """Images of each base class held out for testing; 0 for none, as in RFS; -1 for those held out by the files."""
     per_class: CountOrZero = 0
     """Maximum number of training images per base class; 0 uses all."""
     classes: CountOrZero = 0
@@ -99,9 +99,9 @@ def hold_out(labels: Tensor, holdout: int, kept: Tensor | None = None, *, seed: 
 
     Args:
         labels: (N,), integer class ids.
-        holdout: images per class; 0 holds out none, -1 exactly those marked by `kept`.
+        holdout: images per class; 0 holds out none, -1 exactly the images marked by `kept`.
         kept: (N,), 1 for images to hold out first.
-        seed: the same seed and labels give the same rows.
+        seed: the same seed and labels yield the same rows.
 
     Example:
         >>> hold_out(torch.tensor([0, 1, 0, 1]), 1, torch.tensor([0, 0, 1, 1]))
@@ -140,7 +140,7 @@ class CifarFS(FewShotDataSet):
     """Its folder or CIFAR-100's; if empty, 'cifar-fs' and 'cifar100' in $OPL_DATA and then the Hub are searched."""
 
     size: Pixels = 32
-    """Height and width of the images, which must be that of the files."""
+    """Height and width of the images, which must match the files."""
 
     name: ClassVar[str] = "cifar-fs"
     mean: ClassVar[tuple[float, ...]] = (0.5071, 0.4867, 0.4408)
@@ -166,7 +166,7 @@ class MiniImageNet(FewShotDataSet):
 
 @dataclass(frozen=True)
 class TieredImageNet(FewShotDataSet):
-    """tieredImageNet: 779,165 images of 608 classes; 351 base classes, 97 and 160 dissimilar ones; 84 x 84.
+    """tieredImageNet: 779,165 images of 351 base, 97 validation and 160 test classes, dissimilar; 84 x 84.
 
     It is read from `train_images.npz` or `train_images_png.pkl` with `train_labels.pkl` (and `val`, `test`), from
     `train/<class>/<image>`, or from Parquet files. If `train_phase_val` is present, it is held out as in

@@ -44,7 +44,7 @@ class LargeImages(DataSet):
     """Base class of data sets of large images.
 
     In training, a random crop of each image is resized to `size` and flipped; otherwise the central crop is used.
-    If the files have no splits, the fractions `test` and `val` are held out, the same of every class.
+    If the files have no splits, the fractions `test` and `val` of every class are held out.
     """
 
     root: str = ""
@@ -64,7 +64,7 @@ class LargeImages(DataSet):
     test: FractionBelowOne = 0.2
     """Fraction of the images held out for testing, if there is neither a test nor a validation set."""
     split_seed: SeedOrOfRun = 0
-    """Random seed of what is held out, equal for all runs; -1 uses the run's seed."""
+    """Random seed of the held-out images, equal for all runs; -1 uses the run's seed."""
     classes: CountOrZero = 0
     """Use only this many classes, from the first; 0 uses all."""
     per_class: CountOrZero = 0
@@ -170,7 +170,7 @@ class JpegCopies(LargeImages):
 
     of: Literal["pacs", "cifar100", "cifar20", "mini-imagenet", "synthetic"] = "synthetic"
     side: Annotated[int, Range(8, 4096)] = 64
-    """Height and width of the files; those of synthetic images vary."""
+    """Height and width of the images in the files; synthetic images vary in size."""
 
     name = derived(lambda data: f"{data.of}-jpegs")
 
@@ -188,7 +188,7 @@ class JpegCopies(LargeImages):
     def _write(self, folder: Path) -> Contents:
         from PIL import Image
 
-        for part, images, names in self._copied():
+        for part, images, names in self._images_to_copy():
             for number, row in enumerate(images.rows.tolist()):
                 target = folder / part / names[int(images.labels[row])]
                 target.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ class JpegCopies(LargeImages):
                 resized.save(target / f"{number:05d}.jpg", quality=JPEG_QUALITY)
         return {}
 
-    def _copied(self) -> Iterator[tuple[str, Images, tuple[str, ...]]]:
+    def _images_to_copy(self) -> Iterator[tuple[str, Images, tuple[str, ...]]]:
         """Yield parts, which are empty if the images have none, with their images and their class names."""
         if self.of == "mini-imagenet":
             base = MiniImageNet(size=self.side)

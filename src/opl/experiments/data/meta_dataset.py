@@ -1,7 +1,8 @@
 """Meta-Dataset: sources with training classes, and test classes from which episodes of varying size are drawn.
 
-Each source is a data set whose classes a specification names, a JSON file in our format (see docs/meta-dataset.md) or
-that of Meta-Dataset itself (`dataset_spec.json`). `load` gives the training classes; `novel_classes` the others.
+Each source is a data set whose classes a specification names: a JSON file in our format (see docs/meta-dataset.md) or
+in the format of Meta-Dataset itself (`dataset_spec.json`). `load` returns the training classes, `novel_classes` the
+others.
 """
 
 import os
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER = "meta-dataset"  # in $OPL_DATA, may hold all sources
 NAMES = ("specification.json", "dataset_spec.json")
-"""Names of specification files beside the images."""
+"""Names of specification files next to the images."""
 FIELDS = ("name", "data", "files", "columns", "invert", "splits", "groups", "children")
 OFFICIAL = {  # training, validation and test classes
     "ilsvrc_2012": (712, 158, 130),
@@ -44,7 +45,7 @@ OFFICIAL = {  # training, validation and test classes
     "mscoco": (0, 40, 40),
 }
 """The sources of Meta-Dataset."""
-_THEIR_PARTS = {"TRAIN": "train", "VALID": "val", "TEST": "test"}
+_META_PARTS = {"TRAIN": "train", "VALID": "val", "TEST": "test"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Specification:
     splits: Mapping[str, tuple[str, ...]]
     """The classes of `train`, `val` and `test`."""
     groups: tuple[tuple[str, ...], ...] = ()
-    """Sets of related classes, from one of which an episode takes its classes; empty if any may be together."""
+    """Sets of related classes; an episode takes its classes from one set. Empty if any classes may be together."""
     whole: bool = False
     """Whether an episode takes all classes of a set, at most 50, instead of a random number of them."""
     data: str = ""
@@ -63,15 +64,15 @@ class Specification:
     files: tuple[str, ...] = ("train",)
     """The splits of Parquet files to read."""
     columns: tuple[str, ...] = ()
-    """Columns of Parquet files that make the name of a class, joined by '/'; empty for the label alone."""
+    """Columns of Parquet files that form the class name, joined by '/'; empty for only the label."""
     invert: bool = False
     """Whether black and white are exchanged."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other names of classes, by which files may call them."""
+    """Other names that files may use for classes."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """All classes: those of `train`, then `val`, then `test`."""
+        """All classes: first `train`, then `val`, then `test`."""
         return tuple(name for part in PARTS for name in self.splits[part])
 
     def sets_of(self, part: str) -> tuple[tuple[int, ...], ...]:
@@ -83,7 +84,7 @@ class Specification:
 
 @dataclass(frozen=True)
 class MetaDataSet(DataSet):
-    """Base class of the sources: what an evaluation on several of them needs."""
+    """Base class of the sources, with everything that an evaluation on several sources needs."""
 
     source: Name = "omniglot"
     """The name of the source."""
@@ -113,7 +114,7 @@ class MetaDataSet(DataSet):
         return replace(self, source=source)
 
     def hierarchy(self, part: str) -> Hierarchy | None:
-        """Return which classes of a part are related; None if any may be in one episode."""
+        """Return which classes of a part are related; None if any classes may be in one episode."""
         raise NotImplementedError(f"{type(self).__name__} has no hierarchy: define it in the class.")
 
 
@@ -121,8 +122,8 @@ class MetaDataSet(DataSet):
 class MetaSource(MetaDataSet):
     """A source read from files: one HDF5 file per class, images as '<class>/<image>', or Parquet files.
 
-    `specification.json`, or Meta-Dataset's `dataset_spec.json`, beside them names the classes of each split; some come
-    with this package. If images of training classes are held out, the accuracy on them is the test accuracy of a run.
+    `specification.json`, or Meta-Dataset's `dataset_spec.json`, next to them names the classes of each split; some
+    come with this package. If images of training classes are held out, a run's test accuracy is the accuracy on them.
 
     Example:
         >>> MetaSource(source="omniglot-8", size=32, padding=2).num_classes
@@ -132,15 +133,15 @@ class MetaSource(MetaDataSet):
     root: str = ""
     """Its folder; if empty, $OPL_DATA is searched, also its folder 'meta-dataset', and then the Hub."""
     specification: str = ""
-    """The specification file; if empty, that beside the files, or that of this package."""
+    """The specification file; if empty, the one next to the files, or the one in this package."""
     holdout: CountOrZero = 0
     """Images of each training class held out for testing."""
     per_class: CountOrZero = 0
     """Maximum number of training images per class; 0 uses all."""
     most: CountOrZero = 0
-    """Images of each class that are decoded at all, evenly spread; 0 decodes all. Quick Draw has 50 million."""
+    """Maximum number of images per class to decode, evenly spread; 0 decodes all. Quick Draw has 50 million."""
     split_seed: SeedOrOfRun = 0
-    """Random seed of what is held out, equal for all runs; -1 uses the run's seed."""
+    """Random seed of the held-out images, equal for all runs; -1 uses the run's seed."""
 
     name = derived(lambda data: data.source)
     num_classes = derived(lambda data: len(data._specification().splits["train"]))
@@ -180,16 +181,16 @@ class MetaSource(MetaDataSet):
         return Hierarchy(known.sets_of(part), known.whole) if known.groups else None
 
     def _specification(self) -> Specification:
-        beside = [folder / name for folder in self._folders() for name in NAMES]
-        files = [Path(self.specification).expanduser()] if self.specification else filter(Path.is_file, beside)
+        candidates = [folder / name for folder in self._folders() for name in NAMES]
+        files = [Path(self.specification).expanduser()] if self.specification else filter(Path.is_file, candidates)
         return load_specification(self.source, next(iter(files), None))
 
     def _folders(self) -> list[Path]:
-        """Return where the source may be: the given folder, or folders in $OPL_DATA, that of Meta-Dataset first."""
+        """Return the folders that may hold the source: `root`, or folders in $OPL_DATA, Meta-Dataset's first."""
         if self.root:
             return [Path(self.root).expanduser()]
-        shelf = os.environ.get("OPL_DATA")
-        return [Path(shelf).expanduser() / name / self.source for name in (FOLDER, "")] if shelf else []
+        data = os.environ.get("OPL_DATA")
+        return [Path(data).expanduser() / name / self.source for name in (FOLDER, "")] if data else []
 
     def _read(self, known: Specification) -> "DecodedData":
         """Return all images of the specification's classes, as one part."""
@@ -215,13 +216,13 @@ def built_in() -> tuple[str, ...]:
 
 
 def load_specification(name: str, file: Path | None) -> Specification:
-    """Read a specification from a file, or take the one of this name that comes with this package."""
+    """Read a specification from a file, or the one of this name in this package."""
     if file is None:
         if name not in built_in():
             raise DataError(
                 f"there is no specification of {name!r}: put {' or '.join(map(repr, NAMES))} into its folder "
-                f"(--data.root, or 'meta-dataset/{name}' in $OPL_DATA), or take one of those whose specifications come "
-                f"with this package: {', '.join(map(repr, built_in()))}."
+                f"(--data.root, or 'meta-dataset/{name}' in $OPL_DATA), or use a source whose specification comes with "
+                f"this package: {', '.join(map(repr, built_in()))}."
             )
         file = Path(str(files(__package__).joinpath("specifications", f"{name}.json")))
     try:
@@ -233,10 +234,10 @@ def load_specification(name: str, file: Path | None) -> Specification:
         ) from error
     counts = tuple(len(known.splits[part]) for part in PARTS)
     if known.name in OFFICIAL and name == known.name and counts != OFFICIAL[name]:
-        ours, theirs = ("/".join(map(str, numbers)) for numbers in (counts, OFFICIAL[name]))
+        actual, official = ("/".join(map(str, numbers)) for numbers in (counts, OFFICIAL[name]))
         raise DataError(
-            f"{str(file)!r} gives {name} {ours} classes for training, validation and testing, where Meta-Dataset has "
-            f"{theirs}: use its split, or another name for yours."
+            f"{str(file)!r} gives {name} {actual} classes for training, validation and testing, where Meta-Dataset has "
+            f"{official}: use its split, or another name for yours."
         )
     return known
 
@@ -249,7 +250,7 @@ def parse_specification(content: Any, name: str) -> Specification:
     """
     if not isinstance(content, dict):
         raise ValueError(f"it holds a {type(content).__name__} instead of an object")
-    known = _parse_ours(content, name) if "splits" in content else _parse_theirs(content, name)
+    known = _parse_own(content, name) if "splits" in content else _parse_meta_dataset(content, name)
     classes = known.classes
     if len(set(classes)) < len(classes):
         twice = next(name for index, name in enumerate(classes) if name in classes[:index])
@@ -257,7 +258,7 @@ def parse_specification(content: Any, name: str) -> Specification:
     return known
 
 
-def _parse_ours(content: dict[str, Any], name: str) -> Specification:
+def _parse_own(content: dict[str, Any], name: str) -> Specification:
     if unknown := [key for key in content if key not in FIELDS]:
         raise ValueError(did_you_mean("field", unknown[0], FIELDS))
     if "groups" in content and "children" in content:
@@ -279,28 +280,28 @@ def _parse_ours(content: dict[str, Any], name: str) -> Specification:
     )
 
 
-def _parse_theirs(content: dict[str, Any], name: str) -> Specification:
+def _parse_meta_dataset(content: dict[str, Any], name: str) -> Specification:
     """Read Meta-Dataset's own format: flat classes, classes of superclasses (Omniglot), or a graph (ImageNet)."""
-    called = str(content.get("name", name))
+    source = str(content.get("name", name))
     names = {str(number): str(class_name) for number, class_name in content.get("class_names", {}).items()}
     if "split_subgraphs" in content:
-        return _parse_graph(content["split_subgraphs"], called)
+        return _parse_graph(content["split_subgraphs"], source)
     if "superclasses_per_split" not in content:
-        sizes = {part: int(content["classes_per_split"].get(key, 0)) for key, part in _THEIR_PARTS.items()}
-        return Specification(called, _count_off(sizes), aliases=names)
+        sizes = {part: int(content["classes_per_split"].get(key, 0)) for key, part in _META_PARTS.items()}
+        return Specification(source, _count_off(sizes), aliases=names)
     sizes_of = content["classes_per_superclass"]
     groups = tuple(_count_off({index: int(sizes_of[str(index)]) for index in range(len(sizes_of))}).values())
     remaining, splits = iter(groups), {}
-    for key, part in _THEIR_PARTS.items():
+    for key, part in _META_PARTS.items():
         chosen = islice(remaining, int(content["superclasses_per_split"].get(key, 0)))
         splits[part] = tuple(chain.from_iterable(chosen))
-    return Specification(called, splits, groups, aliases=names)
+    return Specification(source, splits, groups, aliases=names)
 
 
 def _parse_graph(graphs: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> Specification:
     splits: dict[str, tuple[str, ...]] = dict.fromkeys(PARTS, ())
     groups: list[tuple[str, ...]] = []
-    for key, part in _THEIR_PARTS.items():
+    for key, part in _META_PARTS.items():
         children = {str(node["wn_id"]): _names(node["children_ids"]) for node in graphs.get(key, ())}
         splits[part] = tuple(sorted(node for node, below in children.items() if not below))
         groups += leaf_sets({node: below for node, below in children.items() if below}, set(splits[part]))
@@ -329,7 +330,7 @@ def leaf_sets(children: Mapping[str, Iterable[str]], leaves: set[str]) -> tuple[
 
 
 def _count_off(sizes: Mapping[Any, int]) -> dict[Any, tuple[str, ...]]:
-    """Consecutive numbers as names: the first ones for the first key, and so on."""
+    """Return consecutive numbers as names: the first ones for the first key, and so on."""
     numbers = map(str, count())
     return {key: tuple(islice(numbers, size)) for key, size in sizes.items()}
 

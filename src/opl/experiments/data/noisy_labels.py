@@ -20,7 +20,7 @@ from ..files import read_json, read_limited
 from ..seeds import Purpose
 from ..types import LabelNoise, Splits
 
-MOST_BYTES = 1 << 28  # of the file of a matrix
+MOST_BYTES = 1 << 28  # bytes of the largest matrix file
 _SLACK = 1e-6  # tolerance of the row sums
 
 
@@ -46,10 +46,10 @@ class _RatedNoise(_Noise):
     def __post_init__(self) -> None:
         check_settings(self, "noise.")
 
-    def _to(self, targets: Sequence[int]) -> Tensor:
+    def _flip_to(self, targets: Sequence[int]) -> Tensor:
         """Flip each class to one target class; a class that is its own target stays clean."""
-        stays = torch.eye(len(targets), dtype=torch.float64)
-        return (1 - self.rate) * stays + self.rate * stays[list(targets)]
+        identity = torch.eye(len(targets), dtype=torch.float64)
+        return (1 - self.rate) * identity + self.rate * identity[list(targets)]
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,20 @@ class PairFlip(_RatedNoise):
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
         """Keep a label with probability `1 - rate`; the next class has `rate`."""
         count = len(class_names)
-        return self._to([(label + 1) % count for label in range(count)])
+        return self._flip_to([(label + 1) % count for label in range(count)])
 
 
 @dataclass(frozen=True)
 class ClassDependent(_RatedNoise):
-    """Flip to a similar class: the next in the same superclass, or the one given by a map from the literature.
+    """Flip to a similar class: the next in the same superclass, or by a map from the literature.
 
-    The maps of CIFAR-10 and Fashion-MNIST are those of the truncated loss (Zhang and Sabuncu 2018), that of MNIST is
+    The maps of CIFAR-10 and Fashion-MNIST are from the truncated loss (Zhang and Sabuncu 2018), the map of MNIST is
     from Patrini et al. 2017. Classes that are not in a map stay clean, so that the overall noise rate is below `rate`.
     """
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
         """Keep a label with probability `1 - rate`; the similar class has `rate`."""
-        return self._to(_next_in_group(class_names, groups) if groups else _looks_like(class_names))
+        return self._flip_to(_next_in_group(class_names, groups) if groups else _looks_like(class_names))
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class NoiseMatrix(_Noise):
                 f"the noise matrix {self.path!r} is {' x '.join(map(str, matrix.shape))}, but the data has {count} "
                 f"classes: use {count} rows of {count} probabilities."
             )
-        off = (matrix.sum(1) - 1).abs()
-        if not bool((off <= _SLACK).all()):
-            row = int((~(off <= _SLACK)).nonzero()[0])
+        error = (matrix.sum(1) - 1).abs()
+        if not bool((error <= _SLACK).all()):
+            row = int((~(error <= _SLACK)).nonzero()[0])
             raise OptionError(
                 f"row {row} of the noise matrix {self.path!r} sums to {float(matrix[row].sum()):g}: the probabilities "
                 "in a row must sum to 1."
@@ -117,7 +117,7 @@ class NoiseMatrix(_Noise):
 NOISES = (UniformNoise, PairFlip, ClassDependent, NoiseMatrix)
 """The kinds of label noise that a recipe may name."""
 
-_ALIKE: tuple[dict[str, str], ...] = (
+_SIMILAR: tuple[dict[str, str], ...] = (
     {"truck": "automobile", "bird": "airplane", "deer": "horse", "cat": "dog", "dog": "cat"},
     {"Ankle boot": "Sneaker", "Sneaker": "Sandal", "Pullover": "Shirt", "Coat": "Dress", "Dress": "Coat"},
     {"2": "7", "3": "8", "5": "6", "6": "5", "7": "1"},
@@ -126,9 +126,9 @@ _ALIKE: tuple[dict[str, str], ...] = (
 
 def _looks_like(class_names: Sequence[str]) -> list[int]:
     number = {name: index for index, name in enumerate(class_names)}
-    for alike in _ALIKE:
-        if number.keys() >= {*alike, *alike.values()}:
-            return [number[alike.get(name, name)] for name in class_names]
+    for similar in _SIMILAR:
+        if number.keys() >= {*similar, *similar.values()}:
+            return [number[similar.get(name, name)] for name in class_names]
     raise OptionError(
         f"there is no map of similar classes for {', '.join(map(repr, class_names[:3]))}, ...: use class-dependent "
         "noise with all classes of CIFAR-10, Fashion-MNIST or MNIST, with CIFAR-100, or a matrix (NoiseMatrix)."
@@ -139,9 +139,9 @@ def _next_in_group(class_names: Sequence[str], groups: Sequence[int]) -> list[in
     members: dict[int, list[int]] = {}
     for label, group in enumerate(groups):
         members.setdefault(group, []).append(label)
-    if alone := [labels[0] for labels in members.values() if len(labels) == 1]:
+    if single := [labels[0] for labels in members.values() if len(labels) == 1]:
         raise OptionError(
-            f"{class_names[alone[0]]!r} is the only selected class of its superclass: select whole superclasses with "
+            f"{class_names[single[0]]!r} is the only selected class of its superclass: select whole superclasses with "
             "--data.superclasses."
         )
     following = dict(pair for labels in members.values() for pair in zip(labels, [*labels[1:], labels[0]], strict=True))
@@ -162,10 +162,10 @@ def _read(path: str) -> Tensor:
             rows = [[float(number) for number in line.split()] for line in lines if line.strip()]
         matrix = torch.from_numpy(np.array(rows, dtype=np.float64))
     except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
-        why = " ".join(str(error.strerror if isinstance(error, OSError) and error.strerror else error).split())[:150]
+        reason = " ".join(str(error.strerror if isinstance(error, OSError) and error.strerror else error).split())[:150]
         raise DataError(
-            f"the noise matrix {path!r} cannot be read ({why}): use a .npy file, a .json list of rows, or a text file "
-            "with one row per line."
+            f"the noise matrix {path!r} cannot be read ({reason}): use a .npy file, a .json list of rows, or a text "
+            "file with one row per line."
         ) from error
     return matrix if matrix.ndim == 2 else matrix.reshape(-1, 1)
 
@@ -182,7 +182,7 @@ class NoisyData(NamedTuple):
     wrong: dict[str, Tensor]
     """For `train` and `val`: (N,) booleans, whether each label is wrong."""
     counts: dict[str, Tensor]
-    """For `train` and `val`: (C, C) counts of true labels (rows) by given labels (columns)."""
+    """For `train` and `val`: (C, C) counts of true labels (rows) by new labels (columns)."""
 
     def rates(self) -> dict[str, float]:
         """Return the fraction of wrong labels in each non-empty part."""
@@ -203,11 +203,11 @@ def corrupt_labels(splits: Splits, noise: LabelNoise, seed: int) -> NoisyData:
     count, parts, wrong, counts = len(matrix), {}, {}, {}
     for name, part in (("train", splits.train), ("val", splits.val)):
         inside = part.labels.clamp(0, count - 1)  # the source may contain classes that were not selected
-        dirty = draw_labels(inside, matrix, seed if noise.seed == -1 else noise.seed)[part.rows]
+        noisy = draw_labels(inside, matrix, seed if noise.seed == -1 else noise.seed)[part.rows]
         clean, labels = part.labels[part.rows], part.labels.clone()
-        labels[part.rows] = dirty  # those of other images of the source are not changed
-        parts[name], wrong[name] = replace(part, labels=labels), dirty != clean
-        counts[name] = torch.bincount(clean * count + dirty, minlength=count**2).view(count, count)
+        labels[part.rows] = noisy  # labels of other images of the source are not changed
+        parts[name], wrong[name] = replace(part, labels=labels), noisy != clean
+        counts[name] = torch.bincount(clean * count + noisy, minlength=count**2).view(count, count)
     return NoisyData(splits._replace(train=parts["train"], val=parts["val"]), matrix, wrong, counts)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DIGITS, TESTED = 1797, 898  # images, and how many of them are for testing
 GROWING_SIZES = ((0.15, 20), (0.5, 24))
-"""Parts of a short training, and the height and width that images are reduced to up to each."""
+"""Fractions of a short training, each with the height and width that images are reduced to until then."""
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,8 @@ class Cifar100(PhotoAugmentation, FileDataSet):
         return _put_first(self.superclasses, super()._read(), self) if self.superclasses else super()._read()
 
 
-def _put_first(wanted: tuple[int, ...], decoded: "DecodedData", settings: Cifar100) -> "DecodedData":
-    """Renumber the classes so that those of the wanted superclasses come first; otherwise their order is kept."""
+def _put_first(superclasses: tuple[int, ...], decoded: "DecodedData", settings: Cifar100) -> "DecodedData":
+    """Renumber the classes so that these superclasses come first; the order is otherwise unchanged."""
     test = decoded.parts["test"]
     if "coarse_label" not in test.others:
         raise DataError(
@@ -254,8 +254,8 @@ def _put_first(wanted: tuple[int, ...], decoded: "DecodedData", settings: Cifar1
             "use the data set as it is on the Hub."
         )
     groups = superclasses_of(test, CATALOG[settings.name].num_classes)
-    order = sorted(range(len(groups)), key=lambda number: groups[number] not in wanted)
-    if sum(group in wanted for group in groups) != settings.num_classes:
+    order = sorted(range(len(groups)), key=lambda number: groups[number] not in superclasses)
+    if sum(group in superclasses for group in groups) != settings.num_classes:
         raise DataError(
             f"the superclasses of {settings.name} from {decoded.source} do not have five classes each: use the data "
             "set as it is on the Hub."
@@ -284,9 +284,9 @@ class FastCifar10(_Fast, Cifar10):
 
 
 class TwoViews:
-    """Two independently augmented views of each image, as SimCLR has them on CIFAR, for self-supervision.
+    """Two independently augmented views of each image, as in SimCLR on CIFAR, for self-supervision.
 
-    The augmentations are random resized crops, flips, color jitter and grayscale. Every image is jittered, where SimCLR
+    The augmentations are random resized crops, flips, color jitter and grayscale. Every image is jittered; SimCLR
     leaves out a fifth.
     """
 
@@ -321,7 +321,7 @@ def long_tail_counts(num_classes: int, largest: int, imbalance: float) -> list[i
 
 @dataclass(frozen=True)
 class LongTail:
-    """Training images per class that decay exponentially; validation and test sets stay as they are.
+    """Training images per class that decay exponentially; validation and test sets are unchanged.
 
     This is the profile of CIFAR-100-LT: class c of C keeps `largest * imbalance^(-c / (C - 1))` images, in the order of
     the class ids, so that the first class has `imbalance` times as many images as the last.

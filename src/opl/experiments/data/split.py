@@ -14,8 +14,8 @@ def split(labels: Tensor, val: int, *, seed: int, stratified: bool = False) -> t
     Args:
         labels: (N,), integer class ids.
         val: number of images to hold out; 0 holds out none.
-        seed: the same seed and labels give the same rows.
-        stratified: whether each class gives its exact share, rounded by largest remainders (ties to the lower class).
+        seed: the same seed and labels yield the same rows.
+        stratified: hold out the exact share of each class, rounded by largest remainders (ties to the lower class).
 
     Example:
         >>> split(torch.tensor([0, 0, 0, 0, 1, 1]), 3, seed=0, stratified=True)[1].bincount().sum()

@@ -58,7 +58,7 @@ class Synthetic(DataSet):
     noise: NotNegative = NOISE
     """Standard deviation of the noise; the patterns range from 0 to 1."""
     pixels: Annotated[int, Range(0, 4096)] = 0
-    """Height and width of the images; 0 uses those of the copied data set."""
+    """Height and width of the images; 0 uses the size of the copied data set."""
 
     @property
     def _model(self) -> FileDataSet | Digits | FewShotDataSet:
@@ -89,8 +89,8 @@ class Synthetic(DataSet):
         train, val, test = (Images(pixels, labels, rows) for rows in torch.arange(count).tensor_split(cuts))
         known = CATALOG[self.like].names if self.like in CATALOG else ()
         names = known or tuple(f"class {number}" for number in range(self.num_classes))
-        alike = self._model.per_superclass if isinstance(self._model, Cifar100) else 0
-        groups = tuple(number // alike for number in range(self.num_classes)) if alike else ()
+        group_size = self._model.per_superclass if isinstance(self._model, Cifar100) else 0
+        groups = tuple(number // group_size for number in range(self.num_classes)) if group_size else ()
         return Splits(train, val, test, names[: self.num_classes], "synthetic", groups)
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
@@ -153,7 +153,7 @@ class SyntheticDomains(DataSet):
     mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
     std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
 
-    augment = augmentation(size, 0.8, 0.5, 0.4, 0.1)  # that of PACS
+    augment = augmentation(size, 0.8, 0.5, 0.4, 0.1)  # as for PACS
 
     def check(self) -> None:
         """Raise an error for an unknown target."""
@@ -181,7 +181,7 @@ class SyntheticSource(MetaDataSet):
     """Synthetic images of a source; the numbers mean nothing.
 
     A class is a coarse pattern of light and dark; all classes of a source share a pair of colors. Its name determines
-    patterns and colors. The test classes of a source whose name begins with 'omniglot' are related in halves.
+    patterns and colors. The test classes of a source whose name begins with 'omniglot' form two related halves.
     """
 
     num_classes: ClassVar[int] = 6  # for training, as many for validation, and twice as many for testing

@@ -1,6 +1,6 @@
 """Any images that a user names, for `opl try`: listed, cleaned, split, and decoded once into the cache.
 
-Unreadable images, copies and classes with too few images are left out, and notes say so. The central square of each
+Unreadable images, copies and classes with too few images are left out, with notes. The central square of each
 image is resized to one size.
 """
 
@@ -75,7 +75,7 @@ class UserImages(DataSet):
     most: CountOrZero = 0
     """The most images to decode, the same fraction of every class and part; 0 decodes all."""
     split_seed: Seed = 0
-    """Random seed of what is sampled and held out."""
+    """Random seed of the sampled and held-out images."""
     color: bool = False
     """Use three channels even if all images are gray, as pretrained networks need."""
     image_column: str = ""
@@ -102,7 +102,7 @@ class UserImages(DataSet):
         train, val, test = ((parts == part).nonzero().flatten() for part in PART_IDS.values())
         if 0 < self.images < len(train):
             fraction = self.images / len(train)
-            train, val = (_some(labels, rows, fraction) for rows in (train, val))
+            train, val = (_take_fraction(labels, rows, fraction) for rows in (train, val))
         fit, held, tested = (Images(pixels, labels, rows) for rows in (train, val, test))
         return Splits(fit, held, tested, facts.class_names, facts.source)
 
@@ -110,7 +110,7 @@ class UserImages(DataSet):
         """Return what is known about the images; the first call decodes them.
 
         Raises:
-            DataError: the images cannot be used, or differ from those of `key`.
+            DataError: the images cannot be used, or do not match `key`.
         """
         return self._open()[1]
 
@@ -147,7 +147,7 @@ class ImageFacts:
         return tuple(map(sum, zip(*self.counts, strict=True)))
 
 
-def _some(labels: Tensor, rows: Tensor, fraction: float) -> Tensor:
+def _take_fraction(labels: Tensor, rows: Tensor, fraction: float) -> Tensor:
     """Return a fraction of the rows of every class; at least one row if there are any."""
     number = min(max(1, round(fraction * len(rows))), len(rows) - 1)
     return rows[split(labels[rows], number, seed=0, stratified=True)[1]] if len(rows) else rows
@@ -160,7 +160,8 @@ def _open(data: UserImages) -> tuple[Path, ImageFacts]:
     key = hash_of(FORMAT, *settings, content_sums(listing.folder, listing.files))
     if data.key not in ("", key):
         raise DataError(
-            f"the images in {data.root!r} are not those of this run: restore them, or start again with another --out."
+            f"the images in {data.root!r} differ from the images of this run: restore them, or start again with "
+            "another --out."
         )
     folder, contents = open_cached(data.name, key, partial(_build, listing, data))
     facts = {name: _tuples(value) for name, value in contents.items() if name != "files"}
@@ -178,7 +179,7 @@ def list_target(target: str, image_column: str = "", label_column: str = "") -> 
     """List the images of a folder, a file or a Hub id; if a column of a table is not named, the usual names are tried.
 
     Raises:
-        DataError: there are none; the message says what could be given instead.
+        DataError: there are none; the message says what to pass instead.
     """
     path = Path(target).expanduser()
     known = named_columns(short_name(target), "" if path.exists() else target, image_column, label_column)
@@ -221,8 +222,8 @@ def _list_folder(folder: Path, known: CatalogEntry) -> Listing:
         return list_csv(tables, folder, known.image_columns, known.label_columns)
     if listing is not None:
         return listing
-    there = sorted(path.name for path in folder.iterdir())
-    inside = f"it contains {', '.join(map(repr, there[:5]))}" if there else "it is empty"
+    names = sorted(path.name for path in folder.iterdir())
+    inside = f"it contains {', '.join(map(repr, names[:5]))}" if names else "it is empty"
     raise DataError(f"{str(folder)!r} has neither class folders with images nor tables ({inside}): pass {LAYOUTS}.")
 
 
@@ -296,7 +297,7 @@ def _decode_squares(sources: Iterable[Source], size: int) -> Iterator["Square | 
 
 
 class SampleFacts(NamedTuple):
-    """What a sample of the images tells."""
+    """Measurements of a sample of the images."""
 
     side: int
     """The median of their shorter sides."""
@@ -349,15 +350,15 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
         notes += [*sentences, *more]
         listing = listing.take(kept)
         if len(classes := {*listing.labels["label"]}) < 2:
-            held = f"only one class, {classes.pop()!r}," if classes else "no class"
+            usable = f"only one class, {classes.pop()!r}," if classes else "no class"
             raise DataError(
-                f"{listing.where!r} has {held} with at least {FEWEST} usable images, but two are needed: use a folder "
-                f"with one folder per class. {' '.join(notes)}".rstrip()
+                f"{listing.where!r} has {usable} with at least {FEWEST} usable images, but two are needed: use a "
+                f"folder with one folder per class. {' '.join(notes)}".rstrip()
             )
         class_labels = listing.labels["label"]
         names = _class_names(set(class_labels), listing.names.get("label", ()))
         labels = np.array([names.index(name) for name in class_labels], np.int64)
-        parts, how = divide(listing.parts, labels, data.split_seed)
+        parts, sentence = divide(listing.parts, labels, data.split_seed)
         final = pixels[kept][..., : 1 if gray else 3].transpose(0, 3, 1, 2)
         for name, array in (("pixels", final), ("labels", labels), ("parts", parts)):
             np.save(folder / f"{name}.npy", np.ascontiguousarray(array))
@@ -370,7 +371,7 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
         "mean": mean,
         "std": std,
         "counts": counts,
-        "notes": (how, *_describe_sizes(shapes, data.size, gray), *notes),
+        "notes": (sentence, *_describe_sizes(shapes, data.size, gray), *notes),
         "left_out": tuple(f"{name}: {reason}" for name, reason in unreadable),
     }
 
@@ -384,9 +385,9 @@ def _class_names(labels: set[str], order: Sequence[str]) -> tuple[str, ...]:
 
 def _statistics(pixels: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and standard deviation of each channel, of pixels in [0, 1]."""
-    some = pixels[serve.evenly_spaced(len(pixels), FOR_STATISTICS)].astype(np.float64) / 255
-    std = np.maximum(some.std((0, 2, 3)), 1e-3)
-    return tuple(some.mean((0, 2, 3)).round(5).tolist()), tuple(std.round(5).tolist())
+    images = pixels[serve.evenly_spaced(len(pixels), FOR_STATISTICS)].astype(np.float64) / 255
+    std = np.maximum(images.std((0, 2, 3)), 1e-3)
+    return tuple(images.mean((0, 2, 3)).round(5).tolist()), tuple(std.round(5).tolist())
 
 
 def _describe_sizes(shapes: Sequence[tuple[int, int]], size: int, gray: bool) -> Iterator[str]:
@@ -461,8 +462,8 @@ def remove_small_classes(listing: Listing, rows: Sequence[int]) -> tuple[list[in
     """Leave out classes with fewer than three of the rows or, where there are parts, without training images."""
     labels, parts = listing.labels["label"], listing.parts
     counts = Counter(labels[row] for row in rows)
-    given = any(parts[row] == "train" for row in rows)
-    trained = {labels[row] for row in rows if not given or parts[row] in ("", "train")}
+    has_parts = any(parts[row] == "train" for row in rows)
+    trained = {labels[row] for row in rows if not has_parts or parts[row] in ("", "train")}
     small = sorted(label for label, number in counts.items() if number < FEWEST)
     untrained = sorted(label for label in counts if label not in trained and label not in small)
     notes = []
@@ -475,15 +476,15 @@ def remove_small_classes(listing: Listing, rows: Sequence[int]) -> tuple[list[in
     return [row for row in rows if labels[row] not in {*small, *untrained}], notes
 
 
-def divide(given: Sequence[str], labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int8], str]:
+def divide(assigned: Sequence[str], labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int8], str]:
     """Return the part of each image (0 training, 1 validation, 2 test), and a sentence about the split.
 
-    A given test part is used; without one, a given validation part is tested. What is not given is held out at random,
-    the same fraction of every class and at least one image of it where it has enough.
+    An assigned test part is used; without one, an assigned validation part is tested. Missing parts are held out at
+    random: the same fraction of every class, and at least one image of each class that has enough.
     """
-    there = set(given)
+    present = set(assigned)
     generator = np.random.default_rng(seed)
-    if "train" not in there or not there & {"test", "validation"}:
+    if "train" not in present or not present & {"test", "validation"}:
         parts = np.zeros(len(labels), np.int8)
         _hold_out(parts, labels, TEST, PART_IDS["test"], generator, FEWEST)
         _hold_out(parts, labels, VAL / (1 - TEST), PART_IDS["validation"], generator, 2)
@@ -491,13 +492,13 @@ def divide(given: Sequence[str], labels: NDArray[np.int64], seed: int) -> tuple[
             f"The data has no test part: {TEST:.0%} of every class are held out for testing and {VAL:.0%} for "
             f"validation, at random with seed {seed}."
         )
-    parts = np.array([PART_IDS.get(part, 0) for part in given], np.int8)
-    if {"test", "validation"} <= there:
+    parts = np.array([PART_IDS.get(part, 0) for part in assigned], np.int8)
+    if {"test", "validation"} <= present:
         return parts, "The given training, validation and test parts are used."
-    if "test" not in there:
+    if "test" not in present:
         parts[parts == PART_IDS["validation"]] = PART_IDS["test"]
     _hold_out(parts, labels, VAL, PART_IDS["validation"], generator, 2)
-    tested = "test" if "test" in there else "validation"
+    tested = "test" if "test" in present else "validation"
     return parts, (
         f"The given {tested} part is tested; {VAL:.0%} of every class of the training part are held out for "
         f"validation, at random with seed {seed}."

@@ -33,7 +33,7 @@ from ..types import Images
 from .features import Watch, reopen, unwatched, write_numbers
 from .protocols import Attack, AttackKind
 
-ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")  # of AutoAttack
+ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")  # the attacks of AutoAttack
 NORMS = {"linf": "Linf", "l2": "L2"}
 TARGETS = 9  # number of target classes of the targeted attacks
 ROBUST, WRONG = -1, -2
@@ -80,7 +80,7 @@ def pgd(
 ) -> Tensor:
     """Take `settings.steps` steps from a random point in the ball; return the (N, C, H, W) adversarial images.
 
-    `numbers` seed the random start of each image, together with the settings' seed; by default, they are its index.
+    `numbers` seed the random start of each image, together with the settings' seed; by default, the index of the image.
     """
     numbers = range(len(images)) if numbers is None else numbers
     starts = [

@@ -29,7 +29,7 @@ _lock = threading.Lock()
 def logistic(
     support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5
 ) -> Tensor:
-    """Multinomial logistic regression, as scikit-learn's `LogisticRegression(C=C)`: see `fit` for C and tol.
+    """Predict by multinomial logistic regression, like scikit-learn's `LogisticRegression(C=C)`; `fit` explains C, tol.
 
     An `OplWarning` is issued for problems that do not converge.
 
@@ -104,9 +104,9 @@ def cosine(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor
 
 
 def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: float = 1.0) -> Tensor:
-    """Ridge regression to 1 for the true class and -1 for the others, as scikit-learn's `RidgeClassifier(alpha)`.
+    """Predict by ridge regression to 1 for the true class and -1 for the others, like `RidgeClassifier(alpha)`.
 
-    `alpha` is the weight of the squared weights; the intercept is not penalized.
+    `alpha` multiplies the squared weights; the intercept is not penalized.
 
     Example:
         >>> ridge(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
@@ -132,7 +132,7 @@ def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alp
 
 
 def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0) -> Tensor:
-    """The reference: scikit-learn's logistic regression, one episode at a time, on one BLAS thread.
+    """Predict by scikit-learn's logistic regression, the reference: one episode at a time, on one BLAS thread.
 
     More threads would make such small problems many times slower.
 
@@ -182,7 +182,7 @@ def predict(
     `scores` maps support (e, n, D), labels (e, n) and queries (e, q, D) to (e, q, way). With `by_row` it maps to
     (e, q, n): its values belong to the support rows, whose classes are then predicted.
 
-    On the CPU each chunk of the episodes has one thread, and as many chunks run in parallel as torch has threads (at
+    On the CPU each chunk of the episodes uses one thread, and as many chunks run in parallel as torch has threads (at
     most six): threads that share each small operation would mostly wait for each other. Without `threaded`, one chunk
     runs at a time.
     """

@@ -28,7 +28,7 @@ from .protocols import FewShot
 CHUNK = 250  # episodes that are classified together
 BLOCK = 500  # images whose random numbers are drawn together
 SupportFeatures = Callable[[Episode, int], Tensor]
-"""Returns the (E, N, K, copies, D) support features of stacked episodes, given also the index of the first."""
+"""Returns the (E, N, K, copies, D) support features of stacked episodes, from them and the index of the first."""
 
 
 def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Encoder:
         return torch.cat(features)
 
     def views(self, needed: Tensor, watch: Watch) -> SupportFeatures:
-        """Encode the views that `needed`, (N, V) bool, selects; return a function that looks up those of episodes."""
+        """Encode the views that `needed`, (N, V) bool, selects; return a function that looks up episodes' views."""
         index = torch.full(needed.shape, -1)
         index[needed] = torch.arange(int(needed.sum()))
         features: Tensor | None = None

@@ -19,8 +19,8 @@ from .features import predictions
 def features_by_epoch(recipe: Recipe) -> tuple[list[NDArray[np.float32]], NDArray[np.int64], tuple[str, ...]]:
     """Train a recipe once more and return its test features after every epoch, the labels, and the class names.
 
-    Equal recipes give equal weights, so these are the features of the run that is already on disk. Nothing is kept
-    there: a finished run of the demo takes seconds.
+    Equal recipes yield equal weights, so these are the features of the run that is already on disk. Nothing is
+    stored, because training the demo takes seconds.
     """
     print(f"training {recipe.name}, seed {recipe.seed}, to keep the features of every epoch ...", file=sys.stderr)
     fabric = launch(recipe)

@@ -108,16 +108,16 @@ OUTSIDE: dict[str, Callable[[int, int], Sequence[Images]]] = {
     "omniglot": lambda size, seed: [MetaSource(source="omniglot-8", size=size).novel_classes()[0]],
     "pacs": lambda size, seed: Pacs(target="photo", size=size).load(seed)[:3],
 }
-"""The data sets that a run's network can be tested on, as functions of image size and seed: their test images or, of
-few-shot data sets, their test classes; of PACS, all images."""
+"""The data sets that a run's network can be tested on, as functions of image size and seed: their test images;
+for few-shot data sets, their test classes; for PACS, all images."""
 DEFAULTS = {
     "cifar100": ("cifar10", "mini-imagenet", "mnist", "pacs"),
     "cifar10": ("cifar100", "mini-imagenet", "mnist", "pacs"),
     "mnist": ("omniglot", "fashion-mnist"),
     "digits": ("mnist", "omniglot"),
 }
-"""The data sets that are used by default, by the data set of the run; novel classes come in addition."""
-SMALLEST_FOLDER_SIZE = 32  # pixels that images of a folder are decoded to, before they are resized to fewer
+"""The data sets that are used by default, by the data set of the run; novel classes are added."""
+SMALLEST_FOLDER_SIZE = 32  # least pixels that images of a folder are decoded to before they are resized
 BLOCK = 500  # images that are read together
 
 

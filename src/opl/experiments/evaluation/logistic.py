@@ -160,8 +160,8 @@ class _Search:
     slack: Tensor  # gradient with respect to the intercepts
     size: Tensor  # squared norm of the gradient
     direction: Tensor  # search direction of the duals
-    turn: Tensor  # search direction of the intercepts
-    along: Tensor  # direction @ gram
+    intercept_direction: Tensor  # search direction of the intercepts
+    logit_direction: Tensor  # direction @ gram
     slope: Tensor  # derivative of the objective along the direction
 
     @classmethod
@@ -171,13 +171,13 @@ class _Search:
         zeros, probabilities = torch.zeros_like(targets), torch.full_like(targets, 1 / way)
         residual = C * (probabilities - targets)
         slack = residual.sum(2, keepdim=True)
-        pulled, turn = torch.bmm(residual, gram), -slack * (way / (C * n))
-        size = _inner(residual, pulled) - _inner(slack, turn)
+        residual_gram, intercept_direction = torch.bmm(residual, gram), -slack * (way / (C * n))
+        size = _inner(residual, residual_gram) - _inner(slack, intercept_direction)
         trace = gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
         noise = 100 * torch.finfo(gram.dtype).eps ** 2 * (C**2 * way * trace + C * way**2)
         problem = torch.arange(len(gram), device=gram.device)
         point = (zeros, zeros[:, :, :1], zeros, probabilities, residual, slack, size)
-        return cls(C, problem, gram, targets, noise, *point, -residual, turn, -pulled, -size)
+        return cls(C, problem, gram, targets, noise, *point, -residual, intercept_direction, -residual_gram, -size)
 
     def keep(self, selected: Tensor) -> None:
         """Keep only the selected problems."""
@@ -191,9 +191,9 @@ class _Search:
         done = (self.size <= tol**2 * weights + self.noise)[:, 0, 0]
         if done.any():  # intercepts are not penalized: if all probabilities are near 0 or 1, require a smaller gradient
             p = self.probabilities
-            bend = torch.addcmul(p, p, p, value=-1).sum(2, keepdim=True)
-            least = 10 * torch.finfo(bend.dtype).eps * self.targets.shape[2]
-            done &= (self.slack.abs() <= self.C * (tol * bend + least)).all(1)[:, 0]
+            curvature = torch.addcmul(p, p, p, value=-1).sum(2, keepdim=True)
+            least = 10 * torch.finfo(curvature.dtype).eps * self.targets.shape[2]
+            done &= (self.slack.abs() <= self.C * (tol * curvature + least)).all(1)[:, 0]
         return done
 
     def record(self, solution: Fit, selected: Tensor, iteration: int, final: bool = True) -> None:
@@ -208,51 +208,52 @@ class _Search:
         """Minimize along the direction by bracketed Newton steps, then choose the next direction."""
         start, before = (self.duals, self.intercepts, self.logits), self.slope
         last = self.residual, self.slack
-        shift = self.along + self.turn
+        shift = self.logit_direction + self.intercept_direction
         length = self._length(shift, self.slope)
         low, high = torch.zeros_like(length), torch.full_like(length, torch.inf)
         for _ in range(SEARCHES):
             self._move(start, length, shift)
-            wrong = live[:, None, None] & (self.slope.abs() > SLOPE_LEFT * before.abs())
-            if not wrong.any():
+            unfinished = live[:, None, None] & (self.slope.abs() > SLOPE_LEFT * before.abs())
+            if not unfinished.any():
                 break
             low = torch.where(self.slope < 0, length, low)
             high = torch.where(self.slope > 0, length, high)
             better = length + self._length(shift, self.slope)
             middle = torch.where(high.isinf(), 2 * low, (low + high) / 2)
             better = torch.where((better > low) & (better < high), better, middle)
-            length = torch.where(wrong, better, length)
+            length = torch.where(unfinished, better, length)
         self._aim(*last)
 
     def _length(self, shift: Tensor, slope: Tensor) -> Tensor:
         """Return the Newton step to where the slope is 0."""
         weighted = self.probabilities * shift
         spread = _inner(weighted, shift) - weighted.sum(1, keepdim=True).square().sum(2, keepdim=True)
-        return -slope / (_inner(self.direction, self.along) + self.C * spread)
+        return -slope / (_inner(self.direction, self.logit_direction) + self.C * spread)
 
     def _move(self, start: tuple[Tensor, Tensor, Tensor], length: Tensor, shift: Tensor) -> None:
         duals, intercepts, logits = start
         self.duals = torch.addcmul(duals, length, self.direction)
-        self.intercepts = torch.addcmul(intercepts, length, self.turn)
+        self.intercepts = torch.addcmul(intercepts, length, self.intercept_direction)
         self.logits = torch.addcmul(logits, length, shift)
         self.probabilities = self.logits.softmax(1)
         error = self.probabilities - self.targets
         self.residual = torch.add(self.duals, error, alpha=self.C)
         self.slack = self.C * error.sum(2, keepdim=True)
-        self.slope = _inner(self.residual, self.along) + _inner(self.slack, self.turn)
+        self.slope = _inner(self.residual, self.logit_direction) + _inner(self.slack, self.intercept_direction)
 
     def _aim(self, residual: Tensor, slack: Tensor) -> None:
         """Choose the next direction by Polak-Ribière; use steepest descent if that is no descent direction."""
         before, (_, way, n) = self.size, self.targets.shape
-        pulled, eased = torch.bmm(self.residual, self.gram), self.slack * (way / (self.C * n))
-        self.size = _inner(self.residual, pulled) + _inner(self.slack, eased)
-        memory = ((self.size - _inner(residual, pulled) - _inner(slack, eased)) / before).clamp(min=0)
+        residual_gram, scaled_slack = torch.bmm(self.residual, self.gram), self.slack * (way / (self.C * n))
+        self.size = _inner(self.residual, residual_gram) + _inner(self.slack, scaled_slack)
+        overlap = _inner(residual, residual_gram) + _inner(slack, scaled_slack)
+        memory = ((self.size - overlap) / before).clamp(min=0)
         slope = memory * self.slope - self.size
         down = slope < 0
         memory, self.slope = torch.where(down, memory, 0), torch.where(down, slope, -self.size)
         self.direction = torch.addcmul(-self.residual, memory, self.direction)
-        self.along = torch.addcmul(-pulled, memory, self.along)
-        self.turn = torch.addcmul(-eased, memory, self.turn)
+        self.logit_direction = torch.addcmul(-residual_gram, memory, self.logit_direction)
+        self.intercept_direction = torch.addcmul(-scaled_slack, memory, self.intercept_direction)
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:

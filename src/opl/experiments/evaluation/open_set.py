@@ -98,8 +98,9 @@ class Scorer:
             (block @ self.units.T).topk(self.neighbors, dim=1).values[:, -1] for block in torch.split(directions, ROWS)
         ]
         energy = logits.logsumexp(1)
-        moved, means = x @ self.precision, self.means @ self.precision
-        distances = (moved * x).sum(1, keepdim=True) - 2 * moved @ self.means.T + (means * self.means).sum(1)
+        x_precision, means_precision = x @ self.precision, self.means @ self.precision
+        crossed = 2 * x_precision @ self.means.T
+        distances = (x_precision * x).sum(1, keepdim=True) - crossed + (means_precision * self.means).sum(1)
         return {
             "msp": logits.softmax(1).amax(1),
             "max_logit": logits.amax(1),

@@ -183,9 +183,9 @@ class Attack(Checked):
     step: NotNegative = 0.0
     """Step size of PGD; 0 uses a quarter of eps."""
     iterations: Count = STANDARD["iterations"]
-    """Iterations of APGD and FAB; with any other value the result is not named as the standard AutoAttack."""
+    """Iterations of APGD and FAB; only with the default is the result named as standard AutoAttack."""
     queries: Count = STANDARD["queries"]
-    """Queries of Square; with any other value the result is not named as the standard AutoAttack."""
+    """Queries of Square; only with the default is the result named as standard AutoAttack."""
     batch: Count = 250
     """Images that are attacked together; in rare cases it affects AutoAttack's outcome for an image."""
     seed: Seed = 0
@@ -245,13 +245,13 @@ class OpenSet(Checked):
     images: CountOrZero = 0
     """Random images per data set; 0 uses all."""
     neighbors: Count = 20
-    """The score `knn` is the cosine similarity to this nearest training image."""
+    """The score `knn` is the cosine similarity to the nearest training image of this rank."""
     seed: Seed = 0
     """Random seed of the choice of images; not the seed of the run."""
 
     @property
     def metric(self) -> str:
-        """The start of the names of its numbers among those of a run.
+        """The prefix of the names of its numbers in a run's results.
 
         Example:
             >>> OpenSet(outside="/data/my cats").metric
@@ -276,7 +276,7 @@ class Transfer(Checked):
 
     @property
     def metric(self) -> str:
-        """The start of the names of its numbers among those of a run."""
+        """The prefix of the names of its numbers in a run's results."""
         default = Transfer(target=self.target, episodes=self.episodes)
         return f"transfer/{_describe(self, default, outside_name(self.target))}"
 

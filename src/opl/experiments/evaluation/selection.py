@@ -121,7 +121,7 @@ def _digest(part: Images, rows: Tensor) -> bytes:
 
 
 def open_family(folder: RunFolder, device: torch.device) -> list[Extractor]:
-    """Return the base that a run started from, if it did, the members of its family, and the run itself.
+    """Return the base that a run started from (if any), the members of its family, and the run itself.
 
     Raises:
         FolderError: a run is missing, or started from another base.
@@ -140,7 +140,7 @@ def open_family(folder: RunFolder, device: torch.device) -> list[Extractor]:
         if member.recipe.inherit and start.get("sha256") != base.weights_sum():
             raise FolderError(
                 f"{member.folder.path} started from other weights of {member.recipe.after} than the current ones: "
-                "delete the folder and run it again."
+                "delete the folder and train it again."
             )
     return family
 
@@ -175,7 +175,7 @@ def weighted_accuracies(
 ) -> Accuracies:
     """Fit the weights of each episode on its support set, and classify its queries by the nearest centroid.
 
-    `features` are (K, n, D) of K networks, and `index` (N,) says where the feature of each image of the part is.
+    `features` are (K, n, D) of K networks, and `index` (N,) has the row of each image of the part in them.
     """
     accuracies: list[Tensor] = []
     weights = []

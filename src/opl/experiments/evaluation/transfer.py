@@ -1,6 +1,6 @@
 """Retrieval and 5-way few-shot episodes on classes and data sets that a run was not trained on.
 
-The features are those of the frozen network, for images without augmentation that are resized as `protocols.RESIZING`
+The features are computed by the frozen network from images without augmentation, resized as `protocols.RESIZING`
 says. Episodes have 15 queries per class; their classifier is a logistic regression on unit features.
 """
 

@@ -37,7 +37,7 @@ def export_run(path: Path, target: Path, *, license: str, source: str = "") -> l
 
     Args:
         path: the folder of the run.
-        target: a new or empty folder, or one with an earlier export of the same run.
+        target: a new or empty folder, or a folder with an earlier export of the same run.
         license: the license of the weights, as the Hub spells it.
         source: the location of the network in the examples of the card; by default, the name of the target.
     """
@@ -141,8 +141,8 @@ def _head(recipe: Recipe, network: Network) -> HeadConfig | None:
         return None
     known = inspect.signature(type(network.fc)).parameters
     options = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    given = {name: value for name, value in options.items() if name in known}
-    return HeadConfig(type(network.fc).__name__, given)
+    arguments = {name: value for name, value in options.items() if name in known}
+    return HeadConfig(type(network.fc).__name__, arguments)
 
 
 @torch.no_grad()
@@ -155,7 +155,7 @@ def _check_equal(exported: Network, network: Network, recipe: Recipe) -> None:
     if not torch.equal(exported(images).logits, expected):
         raise FolderError(
             f"the network of {recipe.name} is not exported, because its logits differ after it is rebuilt from its "
-            "config: report this as a defect."
+            "config: report this as a bug."
         )
 
 
@@ -168,7 +168,7 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
     Args:
         folder: an export; other files in it are not uploaded.
         repository: such as `somebody/cifar100-resnet56-opl`; it is created if it does not exist.
-        private: make a private repository; one that exists and is public is refused.
+        private: make a private repository; an existing public repository is refused.
     """
     try:
         from huggingface_hub import HfApi

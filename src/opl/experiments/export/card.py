@@ -95,19 +95,19 @@ def _summary(subject: Subject, config: NetworkConfig) -> str:
 
 
 def _use(config: NetworkConfig, source: str) -> str:
-    prepared = "they need no normalization"
+    normalization = "they need no normalization"
     if config.mean:
-        prepared = "the network normalizes them; with `normalize=False` the caller does"
+        normalization = "the network normalizes them; with `normalize=False` the caller does"
     ours = (
         "```python\nfrom opl.experiments.models import from_pretrained\n\n"
         f'network = from_pretrained("{source}")\n'
         f"features, logits = network(images)  # (B, {config.channels}, {config.size}, {config.size}), "
         f"pixels in [0, 1]\n```\n\n"
-        f"Images have pixels in [0, 1]: {prepared}. The class names are in `config.json`, by index."
+        f"Images have pixels in [0, 1]: {normalization}. The class names are in `config.json`, by index."
     )
     if not config.torchvision:
-        return f"{ours}\n\ntorchvision has no such network: the names in `model.safetensors` are those of `opl`."
-    takes = "It takes pixels in [0, 1] as they are."
+        return f"{ours}\n\ntorchvision has no such network: `model.safetensors` uses the names of `opl`."
+    takes = "It takes pixels in [0, 1] without normalization."
     if config.mean:
         mean, std = _channels(config.mean), _channels(config.std)
         takes = f"It takes `(images - mean) / std` with the mean {mean} and the std {std}."
@@ -180,7 +180,7 @@ def _limits(subject: Subject, config: NetworkConfig) -> str:
     if run.scale == "small":
         lines.append("It was trained at a reduced scale to compare methods, not to be the best network for its task.")
     if run.noise():
-        lines.append("Some of its training labels were corrupted on purpose.")
+        lines.append("Some of its training labels were deliberately corrupted.")
     if "guided by the TEST set" in str(run.result.get("selection", "")):
         lines.append(
             "Its training used the test set for selection, as in the released code: its accuracy is biased upward."

@@ -25,7 +25,7 @@ PICTURES = {
 
 
 def draw_pictures(subject: Subject) -> dict[str, bytes]:
-    """The charts that the files of the run suffice for, as PNG files by name."""
+    """Draw the charts that the run's files allow, as PNG files by name."""
     from matplotlib.figure import Figure
 
     figures: dict[str, Figure] = {}
@@ -43,12 +43,12 @@ def draw_pictures(subject: Subject) -> dict[str, bytes]:
 
 
 def _panels(subject: Subject) -> dict[str, list[curves.Curve]]:
-    """The curves of the run's recipe and of its baseline, by metric; metrics that were not recorded are left out."""
+    """Return the curves of the run's recipe and its baseline, by metric; metrics without records are left out."""
     panels: dict[str, list[curves.Curve]] = {}
     groups = {subject.baseline_label: subject.baseline, subject.label: subject.seeds}
     for metric, title in CURVES.items():
-        made = [curves.curve(label, runs, metric) for label, runs in groups.items() if runs]
-        recorded = [curve for curve in made if np.isfinite(curve.values).any()]
+        candidates = [curves.curve(label, runs, metric) for label, runs in groups.items() if runs]
+        recorded = [curve for curve in candidates if np.isfinite(curve.values).any()]
         if recorded:
             panels[title] = recorded
     return panels

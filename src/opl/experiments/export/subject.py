@@ -20,7 +20,7 @@ SYNTHETIC = ("Synthetic", "SyntheticDomains")  # data of tiny runs, including cu
 
 @dataclass(frozen=True)
 class Subject:
-    """A finished run with what is known of its recipe."""
+    """A finished run with its table and the comparable runs of its recipe and baseline."""
 
     run: Run
     """The run; its state says whether it is comparable."""
@@ -32,7 +32,7 @@ class Subject:
     """The first table or figure with its recipe."""
     row: Row | None
     caveat: str
-    """Why the run is not comparable, and so in no table; empty if it is."""
+    """Why the run is not comparable, and therefore in no table; empty if it is comparable."""
 
     @property
     def label(self) -> str:
@@ -47,7 +47,7 @@ class Subject:
 
 
 def read_subject(path: Path) -> Subject:
-    """Read a run that can be exported; an unfinished, tiny or edited one is an error."""
+    """Read a run to export; raise if it is unfinished, tiny or damaged."""
     folder = RunFolder(path.resolve())
     if not folder.begun:
         raise FolderError(
@@ -100,15 +100,15 @@ class Measurement:
     """The number of the exported weights."""
     seeds: tuple[int, ...]
     mean: Interval
-    """Over the seeds."""
+    """The mean over the seeds, with its interval."""
     paired: Mapping[int, float]
-    """The difference to the baseline, by seed, for the seeds of both."""
+    """The difference from the baseline, by seed, for the seeds of both."""
     decision: Decision | None = None
-    """What the difference shows, for the metrics that the table compares."""
+    """The verdict on the difference, for the metrics that the table compares."""
 
     @property
     def difference(self) -> Interval:
-        """The mean difference to the baseline."""
+        """The mean difference from the baseline."""
         return interval(list(self.paired.values()), within=range_of(self.metric, self.title).of_differences)
 
 

@@ -1,4 +1,4 @@
-"""Adversarial training (Madry et al.), and what its variants share: the inner loop and an objective of two passes."""
+"""Adversarial training (Madry et al.), and what its variants share: the inner loop and a two-pass objective."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -84,7 +84,7 @@ def attack_loss(logits: Tensor, batch: Batch, clean: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TwoPassMethod(NearInnerLoop, AuxiliaryMethod):
-    """A method on clean and adversarial images, in separate forward passes; terms use the adversarial ones."""
+    """A method on clean and adversarial images, in separate forward passes; terms use the adversarial images."""
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; only its auxiliary losses can have parameters."""

@@ -60,7 +60,7 @@ def ascend(
 
 
 def random_point(images: Tensor, eps: float, norm: Norm = "linf", generator: torch.Generator | None = None) -> Tensor:
-    """Return a uniformly random point of the ball around each image; it may be outside [0, 1], `ascend` projects it.
+    """Return a uniformly random point of the ball around each image; it may leave [0, 1] until `ascend` projects it.
 
     Args:
         images: (B, C, H, W).

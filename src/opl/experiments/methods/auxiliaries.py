@@ -59,9 +59,9 @@ class OPLVariant(OPL):
     """A variant of OPL: another gamma, another combination of s and d, centered features, or a balanced weight."""
 
     variant: Variant = "sum"
-    """`sum` is that of OPL; `log_ratio` its logarithm; `prototypes` compares with running class means."""
+    """`sum` is OPL itself; `log_ratio` is its logarithm; `prototypes` compares with running class means."""
     rule: Rule = "constant"
-    """Gamma: always `gamma`; at least `gamma` and what lowers d; or a ramp from `gamma` to `end` over all training."""
+    """Gamma: constant; at least `gamma` and enough to lower d; or a ramp from `gamma` to `end` over all training."""
     end: NotNegative = 1.0
     """With the rules linear and cosine: gamma at the end of training."""
     centered: bool = False
@@ -79,7 +79,7 @@ class OPLVariant(OPL):
         if self.variant == "prototypes":
             if isinstance(gamma, AutoGamma) or self.centered:
                 raise OptionError(
-                    "prototypes need a constant gamma or a ramp, and features that are not centered: leave out "
+                    "prototypes need a constant gamma or a ramp, and features that are not centered: remove "
                     "rule='auto' and centered."
                 )
             return PrototypeProjectionLoss(
@@ -104,8 +104,8 @@ class ProjectionTerm(Term):
 
     Args:
         loss: OPL.
-        balance: scales its gradient to that of softmax cross-entropy at the features.
-        label_smoothing: of that cross-entropy.
+        balance: scales its gradient to the gradient of softmax cross-entropy at the features.
+        label_smoothing: label smoothing of that cross-entropy.
     """
 
     def __init__(
@@ -124,15 +124,15 @@ class ProjectionTerm(Term):
             "d": projection.other,
             **{name: projection._asdict()[name] for name in DIAGNOSED},
         }
-        # a batch without pairs of a kind has no s or d, and some batches no gamma that is needed: 0 in the records
+        # a batch without pairs of a kind has no s or d, and some batches need no gamma: 0 in the records
         self.measures = {name: value.detach().nan_to_num(0) for name, value in named.items() if value is not None}
         if self.balance is None:
             return projection.loss
         head = unwrap(model).get_submodule("fc")
         if not isinstance(head, nn.Linear | LinearHead):
             raise OptionError(
-                f"a balanced OPL needs a linear classifier, but the model ends in {type(head).__name__}: leave "
-                "out balanced."
+                f"a balanced OPL needs a linear classifier, but the model ends in {type(head).__name__}: set "
+                "balanced=False."
             )
         slope = entropy_gradient(output.logits, batch.labels, head.weight, self.label_smoothing) * batch.sample_weight
         scaled: Tensor = self.balance(projection.loss, features, slope)

@@ -95,7 +95,7 @@ class Objective(nn.Module):
 
     @property
     def ended(self) -> bool:
-        """Whether training ends before the next epoch; a method that may end early has it in its state."""
+        """Whether training ends before the next epoch; a method that may end early keeps this in its state."""
         return False
 
     def facts(self, model: Network) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class ASoftmax(GeneratedHead):
 
 @from_signature(LSoftmaxHead)
 class LSoftmax(GeneratedHead):
-    """L-Softmax; its blend is annealed like that of `ASoftmax`."""
+    """L-Softmax; its blend is annealed as in `ASoftmax`."""
 
     margin: Annotated[int, Range(1, 64)]
 

@@ -22,8 +22,8 @@ class Pruning(Method):
     """After a warm-up, every `every` mini-batches remove the `filters` least important filters of all layers.
 
     The importance of a filter is the mean over these mini-batches of `(gate * dL/dgate) ** 2`. The search ends when the
-    fraction `until` of all filters is removed, or when a layer would lose its last one. The widths that are left after
-    each removal are recorded once every layer has lost a filter, or once the fraction `latest` of all filters is
+    fraction `until` of all filters is removed, or when a layer would lose its last filter. The widths after each
+    removal are recorded once every layer has lost a filter, or once the fraction `latest` of all filters is
     removed; a power law per layer is fitted to them at the end. A search without a record keeps the proportions of its
     network.
     """
@@ -36,7 +36,7 @@ class Pruning(Method):
     """Filters per removal."""
     until: PositiveFraction = 0.95
     latest: PositiveFraction = 1.0
-    """Without it, a narrow network whose layers keep all their filters would end its search without a record."""
+    """Fraction of removed filters after which widths are recorded even if a layer has lost none."""
 
     def build(self, shape: TaskShape) -> "PruningObjective":
         """Build the objective; its state has the records and whether the search has ended."""

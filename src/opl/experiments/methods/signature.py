@@ -1,4 +1,4 @@
-"""Settings generated from the signature of the head or loss that they build, which owns keywords and defaults."""
+"""Settings generated from the signature of the head or loss that they build, which defines keywords and defaults."""
 
 import inspect
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class SignatureSettings:
         def __init__(self, *args: Any, **settings: Any) -> None: ...
 
     def __post_init__(self) -> None:
-        """Let the library check the values; those of a wrong type are left to `check_settings`, which names them."""
+        """Let the library check the values; values of a wrong type are left to `check_settings`, which names them."""
         try:
             with torch.random.fork_rng(devices=[]):
                 self.construct(SMALLEST)
@@ -46,8 +46,8 @@ class SignatureSettings:
         }
         names = inspect.signature(self.builds).parameters
         settings = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        given = {name: value for name, value in {**task, **settings}.items() if name in names}
-        return self.builds(**{**given, **options})
+        arguments = {name: value for name, value in {**task, **settings}.items() if name in names}
+        return self.builds(**{**arguments, **options})
 
 
 S = TypeVar("S", bound=SignatureSettings)
@@ -57,11 +57,11 @@ def from_signature(builds: Callable[..., nn.Module], *, omit: tuple[str, ...] = 
     """Return a decorator that makes a frozen dataclass with the keywords of `builds`, their types and defaults.
 
     Fields in the class body come first, unless they have the name of a keyword: then they replace its type, and its
-    default if they have one. Keywords that come from the task, such as `num_classes`, are no settings.
+    default if they have one. Keywords that come from the task, such as `num_classes`, are not settings.
 
     Args:
         builds: a head or loss.
-        omit: further keywords that are no settings.
+        omit: further keywords that are not settings.
 
     Example:
         >>> from opl.losses import FocalLoss

@@ -53,8 +53,8 @@ class Distillation(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; the teacher is not part of its state."""
-        taught = TeacherTerm(Teacher.of(shape), self.temperature)
-        terms = {"distillation": (self.weight, taught), **build_terms(self.auxiliary, shape)}
+        term = TeacherTerm(Teacher.of(shape), self.temperature)
+        terms = {"distillation": (self.weight, term), **build_terms(self.auxiliary, shape)}
         return SupervisedObjective(terms, weight=1 - self.weight)
 
 

@@ -29,8 +29,8 @@ class TruncatedLq(AuxiliaryMethod):
 
     Initially all samples are kept. Before epoch `start`, and every `every` epochs after it, the best model so far
     predicts all training images without augmentation, and a sample is kept if its label has a probability above k. A
-    pruned sample can therefore return. Training continues with the current weights, also in the pruning epochs; in the
-    released code nothing is trained in those.
+    pruned sample can therefore return. Training continues with the current weights, also in the pruning epochs, in
+    which the released code does not train.
     """
 
     q: Fraction = truncated.Q

@@ -24,8 +24,8 @@ CENTERED_FORM: Form = "mean"  # linear in time for signed features too
 NEGLIGIBLE = 1e-5  # a centered feature this short, relative to the mean, is rounding error alone
 TEMPERATURE = 0.1
 PROTOTYPE_MOMENTUM = 0.9
-HIDDEN = -1e4  # the scaled cosine of a class that takes no part
-_TINY = 1e-30  # the weight of the initial values of a running mean, beside 1 - momentum for a number
+HIDDEN = -1e4  # the scaled cosine of an excluded class
+_TINY = 1e-30  # the weight of the initial values of a running mean, compared with 1 - momentum for a number
 
 
 def log_ratio(same: Tensor, other: Tensor, gamma: Tensor | float = 1.0) -> Tensor:
@@ -39,12 +39,12 @@ def log_ratio(same: Tensor, other: Tensor, gamma: Tensor | float = 1.0) -> Tenso
         >>> log_ratio(torch.tensor(0.9), torch.tensor(0.9))
         tensor(0.)
     """
-    away = (other + EPSILON).log()
-    weighted = away if isinstance(gamma, float) and gamma == 1 else gamma * away
-    if is_readable(same) and same.item() > 0:  # the rest is zero
+    log_other = (other + EPSILON).log()
+    weighted = log_other if isinstance(gamma, float) and gamma == 1 else gamma * log_other
+    if is_readable(same) and same.item() > 0:  # the tangent below s = 0 is not needed
         return weighted - (same + EPSILON).log()
-    up = same.clamp(min=0)
-    return torch.add(weighted - (up + EPSILON).log(), same - up, alpha=-1 / EPSILON)
+    clamped = same.clamp(min=0)
+    return torch.add(weighted - (clamped + EPSILON).log(), same - clamped, alpha=-1 / EPSILON)
 
 
 class LogRatioLoss(OrthogonalProjectionLoss):
@@ -93,7 +93,7 @@ class CenteredProjectionLoss(nn.Module):
         return self.diagnose(features, labels).loss
 
     def diagnose(self, features: Tensor, labels: Tensor) -> Diagnosis:
-        """Return the loss with what explains it, all of the centered features."""
+        """Return the loss with what explains it, computed on the centered features."""
         return self.projection.diagnose(self.center(features, labels), labels)
 
     def center(self, features: Tensor, labels: Tensor) -> Tensor:
@@ -122,9 +122,9 @@ class CenteredProjectionLoss(nn.Module):
             total, count = (x * kept[:, None]).sum(0), kept.sum()  # a product would be rounded under autocast
             if group is not None:
                 total, count = add_up((total, count), group)
-            some = count > 0
-            sums = torch.where(some, self.momentum * sums + (1 - self.momentum) * total / count.clamp(min=1), sums)
-            weight = torch.where(some, self.momentum * weight + (1 - self.momentum), weight)
+            present = count > 0
+            sums = torch.where(present, self.momentum * sums + (1 - self.momentum) * total / count.clamp(min=1), sums)
+            weight = torch.where(present, self.momentum * weight + (1 - self.momentum), weight)
             # not in place, because a compiled backward pass would read the new values
             self.sums, self.weight = sums.to(self.sums.dtype), weight.to(self.weight.dtype)
         return sums / weight.where(weight > 0, 1)
@@ -165,7 +165,7 @@ def update_prototypes(
         labels: (B,) class ids; rows with -100 are excluded.
         centers: (C, D), zeros for a class without a center.
         momentum: how much of the old center is kept.
-        group: a process group, the batch being the combined batch of its processes.
+        group: a process group, whose combined batch is used.
     """
     x, ids, kept = as_labeled_batch(as_vectors(features, centers.shape[1]), labels, len(centers), IGNORE_INDEX)
     with full_precision(x):
@@ -187,7 +187,7 @@ class PrototypeProjectionLoss(nn.Module):
     It is the mean over samples i of `1 - u_i v_y + gamma tau log mean_{k != y} exp(u_i v_k / tau)`, where u_i are the
     unit features, v_k the unit centers and y is the class of sample i. The logarithm is a smooth maximum: the nearest
     other classes count most. So every sample has a positive, and every class is a negative of every sample. Classes
-    without a center, which is all zeros, are no negatives.
+    without a center, which is all zeros, are not negatives.
 
     The memory is the buffer `centers`, the running mean of the unit features of each class. In training mode the batch
     is added to it before the loss is computed, so that every sample has a positive from the start.
@@ -267,7 +267,7 @@ class PrototypeProjectionLoss(nn.Module):
 class RunningMean(nn.Module):
     """Exponential means of some numbers, without the bias of the first calls.
 
-    It changes in training mode alone. An exact 0 is a mean over nothing, such as s of a batch without a pair, and does
+    It changes only in training mode. An exact 0 is a mean over nothing, such as s of a batch without a pair, and does
     not count. Before the first number, a mean is its `initial` value.
     """
 
@@ -312,9 +312,9 @@ def entropy_gradient(logits: Tensor, labels: Tensor, weight: Tensor, label_smoot
 
 
 class GradientBalance(nn.Module):
-    """Scales the gradient of OPL to the norm of another gradient at the features; the value of the loss stays.
+    """Scales the gradient of OPL to the norm of another gradient at the features; the value of the loss is unchanged.
 
-    Both norms are running means, the module's state. With `global_batch` they are those of the combined batch of all
+    Both norms are running means, the module's state. With `global_batch` they are norms of the combined batch of all
     processes, and equal on all of them.
     """
 

@@ -28,12 +28,12 @@ MEAN, STD = 127 / 255, 128 / 255  # of pixels in [0, 1]
 class EfficientNetLite0(Model):
     """Inverted bottlenecks with ReLU6 and without squeeze-and-excitation; 1,280 non-negative features.
 
-    Convolutions are padded as in TensorFlow. There is no dropout before the classifier, so the features that OPL sees
-    are those of the test.
+    Convolutions are padded as in TensorFlow. There is no dropout before the classifier, so OPL sees the same
+    features as the test.
     """
 
     momentum: Fraction = 0.01
-    """Of the running statistics of batch norm, as published; for a few hundred steps, 0.1 adapts them."""
+    """Momentum of batch norm's running statistics, by default as published; 0.1 adapts them in a few hundred steps."""
 
     @property
     def scaling(self) -> tuple[float, float]:
@@ -66,7 +66,7 @@ class EfficientNetLite0(Model):
 
 
 def published_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The published weights under the names of this network; others are returned as they are.
+    """Rename published weights to the names of this network; return other weights unchanged.
 
     Example:
         >>> list(published_names({"_blocks.0._bn1.bias": Tensor(), "_fc.weight": Tensor()}))

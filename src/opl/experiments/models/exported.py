@@ -1,4 +1,4 @@
-"""Networks that `opl export` wrote: what their `config.json` says, and loading them from a folder or the Hub."""
+"""Networks that `opl export` wrote: the content of `config.json`, and loading from a folder or the Hub."""
 
 import hashlib
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class NetworkConfig:
     """The precision in which the run was trained and tested."""
     opl_version: str
     sha256: str = ""
-    """Of the weights' file; empty for weights that are not checked, such as those that were trained further."""
+    """SHA-256 of the weights' file; empty for unchecked weights, such as weights that were trained further."""
 
 
 def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str | None = None) -> Network:
@@ -96,7 +96,7 @@ def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str
 
 
 class _Limited(TorchFunctionMode):
-    """Raise an error as soon as a network allocates more values than its weights explain; new memory is not used yet.
+    """Raise an error as soon as a network allocates more values than its weights explain, before the memory is used.
 
     A head replaces the classifier of a network, so a network may allocate twice as many values as it has weights.
     """
@@ -147,7 +147,7 @@ def rebuild(config: NetworkConfig, weights: Mapping[str, Tensor], *, normalize: 
     with torch.random.fork_rng(devices=[]):
         network = config.model.build(config.channels, config.num_classes)
         if not isinstance(network, Network):
-            raise OptionError(f"{type(config.model).__name__}.build returns no Network: return a Network.")
+            raise OptionError(f"{type(config.model).__name__}.build does not return a Network: return one.")
         if config.head is not None:
             kinds = {kind.__name__: kind for kind in HEADS}
             if config.head.name not in kinds:

@@ -1,6 +1,6 @@
 """A wide, shallow network for 32x32 images that learns in few epochs, for judging losses cheaply.
 
-The architecture is that of public CIFAR speed-runs: a frozen whitening layer, three groups of convolutions that start
+The architecture follows public CIFAR speed-runs: a frozen whitening layer, three groups of convolutions that start
 as identities, and a scaled linear classifier.
 """
 
@@ -17,7 +17,7 @@ from .network import Network
 PATCH = 2  # pixels of a side of the patches that the first layer whitens
 EPSILON = 5e-4  # added to the eigenvalues
 IMAGES = 5000  # training images from which patches are taken
-SCALE = 1.25 / 9  # of the features
+SCALE = 1.25 / 9  # factor of the features
 KERNELS = ((3, 1, 1), (3, 3, 1), (2, 3, 3))  # of the three convolutions of each group
 
 
@@ -34,7 +34,7 @@ class FastNet(Model):
     """Channels of the first group; the second and third have 4 and 12 times as many."""
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """Build the module; its whitening layer is drawn, until `whiten` computes it from images."""
+        """Build the module; its whitening layer is random until `fit_images` computes it from images."""
         check_settings(self, "model.")
         width = max(1, self.width // 2) if self.half else self.width
         widths, inner = (width, 4 * width, 12 * width), (width, 3 * width, 8 * width)
@@ -53,7 +53,7 @@ class WhitenedNetwork(Network):
 
     @torch.no_grad()
     def fit_images(self, images: Tensor) -> None:
-        """Compute the first layer from (N, C, H, W) images, as they will be given to the network."""
+        """Compute the first layer from (N, C, H, W) images, as they will be passed to the network."""
         stem = self.get_submodule("stem.0")
         assert isinstance(stem, WhiteningStem)
         stem.weight.copy_(whitening_filters(images))
@@ -90,7 +90,7 @@ class WhiteningStem(nn.Module):
 
 
 class Group(nn.Module):
-    """A convolution that halves the map, and two more around which the input is passed on."""
+    """A convolution that halves the map, and two more with a shortcut around them."""
 
     def __init__(self, before: int, wide: int, mid: int, kernels: tuple[int, int, int]) -> None:
         super().__init__()
@@ -115,16 +115,16 @@ class Group(nn.Module):
 
 
 class EvenConvolution(nn.Conv2d):
-    """A convolution with an even kernel that keeps the size: zeros are added at the right and at the bottom alone."""
+    """A convolution with an even kernel that keeps the size: zeros are added only at the right and bottom."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (B, C, H, W) to (B, D, H, W)."""
-        more = self.kernel_size[0] - 1
-        return super().forward(F.pad(input, (0, more, 0, more)))
+        padding = self.kernel_size[0] - 1
+        return super().forward(F.pad(input, (0, padding, 0, padding)))
 
 
 def identity_convolution(before: int, after: int, kernel: int) -> nn.Conv2d:
-    """Build a convolution of the same size without a bias, whose first filters pass on the first channels."""
+    """Build a convolution of the same size without a bias, whose first filters copy the first channels."""
     if kernel % 2:
         layer = nn.Conv2d(before, after, kernel, padding=kernel // 2, bias=False)
     else:

@@ -23,17 +23,17 @@ class MadryResNet(Model):
 
     It differs from `WideResNet` in five ways: every image is normalized by its mean and std in the first layer, so
     that recipes set `normalize="none"`; the activation is a leaky ReLU of slope 0.1, so that some of the 64w features
-    are slightly negative; shortcuts have no weights; the first unit's shortcut alone takes the activated input; and
-    weight decay applies to the weights of convolutions and classifier only.
+    are slightly negative; shortcuts have no weights; only the first unit's shortcut takes the activated input; and
+    weight decay applies only to the weights of convolutions and classifier.
     """
 
     units: Annotated[int, Range(1, 300)] = 5
     """Units per stage."""
     width: Annotated[int, Range(1, 64)] = 10
-    """The widening factor w; 1 gives the narrowest network."""
+    """The widening factor w; 1 is the narrowest network."""
 
     def build(self, channels: int, num_classes: int) -> "KernelDecayNetwork":
-        """Build the module with newly initialized weights: He-normal convolutions, uniform classifier of bias 0."""
+        """Build the module with newly initialized weights: He-normal convolutions, a uniform classifier with bias 0."""
         check_settings(self, "model.")
         features = 64 * self.width
         parts: dict[str, nn.Module] = {"input": StandardizeEach(), "conv1": convolution(channels, 16, 3)}

@@ -41,8 +41,8 @@ def frozen_parameters(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for parameter, wanted in before:
-            parameter.requires_grad_(wanted)
+        for parameter, requires_grad in before:
+            parameter.requires_grad_(requires_grad)
 
 
 @runtime_checkable

@@ -35,7 +35,7 @@ class Vgg11(Model):
 
     widths: tuple[Width, ...] = ARCHITECTURES["vgg11"].base
     gates: bool = False
-    """Whether every batch norm is followed by gates, by which a search removes filters."""
+    """Whether every batch norm is followed by gates, with which a search removes filters."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with NeuralScale's initialization: batch norm weights of 0.5 and a small classifier."""
@@ -65,7 +65,7 @@ class PreActResNet18(Model):
     widths: tuple[Width, ...] = ARCHITECTURES["resnet18"].base
     """The filters of the first convolution, then of the two convolutions of each block."""
     gates: bool = False
-    """Whether every batch norm is followed by gates, by which a search removes filters."""
+    """Whether every batch norm is followed by gates, with which a search removes filters."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with NeuralScale's initialization: He-normal by fan-out; the classifier by PyTorch."""
@@ -159,16 +159,16 @@ NETWORKS: dict[str, type[Vgg11] | type[PreActResNet18]] = {"vgg11": Vgg11, "resn
 class NeuralScale(Model):
     """A network with as many parameters as it has with the published widths times `ratio`.
 
-    The widths are all multiplied by the ratio (`uniform`), those of the published fits (`stored`), or by the power laws
-    that the run of the recipe's `after` has fitted (`search`); without such a run, `search` is uniform.
+    The widths are the published ones times the ratio (`uniform`), or follow the published fits (`stored`) or the power
+    laws that the run of the recipe's `after` has fitted (`search`); without such a run, `search` is uniform.
     """
 
     network: ScaledNetwork = "vgg11"
     ratio: Annotated[float, Range(0, 8, above=True)] = 1.0
-    """The parameter budget: that of the network with all published widths multiplied by this."""
+    """The parameter budget is the size of the network with all published widths multiplied by this."""
     source: Source = "stored"
     gates: bool = False
-    """Whether every batch norm is followed by gates, by which a search removes filters."""
+    """Whether every batch norm is followed by gates, with which a search removes filters."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights."""
@@ -190,10 +190,10 @@ class NeuralScale(Model):
         return NETWORKS[self.network](tuple(result[SCALING]["widths"]), self.gates)
 
     def resize(self, widths: Widths, channels: int, num_classes: int, history: tuple[Widths, ...] = ()) -> Network:
-        """Build the network with given widths; `history` has the widths of the networks that were searched before."""
+        """Build the network with these widths; `history` has the widths of the networks that were searched before."""
         model = NETWORKS[self.network](widths, self.gates).build(channels, num_classes)
-        named = {"network": self.network, "widths": list(widths), "history": [list(searched) for searched in history]}
-        model.facts = {SCALING: named}
+        scaling = {"network": self.network, "widths": list(widths), "history": [list(searched) for searched in history]}
+        model.facts = {SCALING: scaling}
         return model
 
 
@@ -204,7 +204,7 @@ class Searched(Model):
     settings: NeuralScale
     law: PowerLaw
     history: tuple[Widths, ...]
-    """The widths of the networks that were searched, from the first on."""
+    """The widths of the networks that were searched, in order."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights."""

@@ -129,7 +129,7 @@ def seed_rate(rate: float | Tensor, ways: Tensor) -> Tensor:
         ways: k of each cell, which is 1 for at least one cell (a corner).
 
     Example:
-        >>> seed_rate(0.1, torch.ones(5, 5))  # one square, that covers all: no overlap
+        >>> seed_rate(0.1, torch.ones(5, 5))  # one square covers all cells: no overlap
         tensor(0.1000)
     """
     stays = torch.log1p(-rate * ways.new_ones(())).clamp(min=-50)  # finite at rate 1, where no cell is kept

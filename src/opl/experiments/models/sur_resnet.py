@@ -14,7 +14,7 @@ from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import BasicBlock, stages
 
-SCALE = 10.0  # of the cosines, before training
+SCALE = 10.0  # factor of the cosines, before training
 INPUT, FILM = "input_affine", ("film_scale", "film_shift")  # the adapters, by name
 
 
@@ -22,9 +22,9 @@ INPUT, FILM = "input_affine", ("film_scale", "film_shift")  # the adapters, by n
 class SurResNet(Model):
     """ResNet-18 with a 5x5 stem of stride 2 and no max-pool, and a cosine classifier with a learned scale.
 
-    It has eight times the width many features, all non-negative. With `adapters` it is a member of the parametric
-    family: a scale and a shift after each batch norm of every block and of the input are trained together with the
-    classifier, everything else is frozen; let its recipe inherit the weights of the base network.
+    It has `8 * width` features, all non-negative. With `adapters` it is a member of the parametric family: a scale and
+    a shift after each batch norm of every block and of the input are trained together with the classifier, and all else
+    is frozen; its recipe must inherit the weights of the base network.
     """
 
     width: Annotated[int, Multiple(8, 8)] = 64
@@ -102,7 +102,7 @@ class InputAffine(nn.Module):
 def adapt(network: Network, channels: int) -> Network:
     """Add adapters to both batch norms of every block and to the input, and freeze everything else but the classifier.
 
-    The statistics of batch norm are not frozen: in training mode they become those of the domain, as in SUR's code.
+    The statistics of batch norm are not frozen: in training mode they become the domain's statistics, as in SUR's code.
     """
     for block in [part for part in network.modules() if isinstance(part, BasicBlock)]:
         block.bn1, block.bn2 = FilmNorm(block.bn1.num_features), FilmNorm(block.bn2.num_features)
@@ -114,7 +114,7 @@ def adapt(network: Network, channels: int) -> Network:
 
 
 def is_adapter(name: str) -> bool:
-    """Whether a name in the state dict is that of an adapter, which a network without adapters does not have.
+    """Return whether a name in the state dict belongs to an adapter.
 
     Example:
         >>> is_adapter("layer1.0.bn1.film_scale"), is_adapter("input_affine.shift"), is_adapter("layer1.0.bn1.weight")

@@ -16,7 +16,7 @@ from .network import Network
 
 @dataclass(frozen=True)
 class ViT(Model):
-    """A vision transformer as of "Better plain ViT baselines for ImageNet-1k" (Beyer et al. 2022); ViT-S/16 by default.
+    """A vision transformer as in "Better plain ViT baselines for ImageNet-1k" (Beyer et al. 2022); ViT-S/16 by default.
 
     Positions are fixed sines and cosines of the patch's row and column, so that images of any size fit; the features
     are the average of the last tokens, which may be negative.
@@ -35,7 +35,7 @@ class ViT(Model):
         if self.width % (4 * self.heads):
             raise OptionError(
                 f"model.width is {self.width}: must be a multiple of {4 * self.heads} for {self.heads} heads, so that "
-                "heads and positions have equally many channels."
+                "heads and positions share the channels evenly."
             )
         parts: dict[str, nn.Module] = {
             "patches": Patches(channels, self.width, self.patch),

@@ -16,7 +16,7 @@ from ..files import check_stored, read_limited
 from .efficientnet_lite import published_names
 
 NAMES = ("model.safetensors", "pytorch_model.bin")  # in a Hub repository or a folder, the first that exists is used
-MOST_BYTES = 1 << 33  # of a file of weights
+MOST_BYTES = 1 << 33  # bytes of the largest file of weights
 FORMATS = (".safetensors", ".pth", ".pt", ".bin")
 
 
@@ -95,7 +95,7 @@ def find_weights(weights: str) -> Path:
 
 
 def is_installed(weights: str) -> bool:
-    """Whether the package with these published weights is installed."""
+    """Return whether the package with these published weights is installed."""
     return importlib.util.find_spec(PACKAGED[weights].module) is not None
 
 
@@ -145,13 +145,13 @@ def load_weights(model: nn.Module, state_dict: Mapping[str, Any], *, skip_classi
         state_dict: the weights by name; wrapper prefixes, and checkpoints with a key such as "state_dict", are handled.
         skip_classifier: load everything except the classifier `fc`, for a different set of classes.
     """
-    given, needed = _plain(_unnested(state_dict)), _plain(model.state_dict())
+    weights, expected = _plain(_unnested(state_dict)), _plain(model.state_dict())
     if skip_classifier:
-        given = {name: value for name, value in given.items() if not name.startswith(CLASSIFIER)}
-        given |= {name: value for name, value in needed.items() if name.startswith(CLASSIFIER)}
-    _check(given, needed)
-    real_names = dict(zip(needed, model.state_dict(), strict=True))
-    model.load_state_dict({real_names[name]: value for name, value in given.items()})
+        weights = {name: value for name, value in weights.items() if not name.startswith(CLASSIFIER)}
+        weights |= {name: value for name, value in expected.items() if name.startswith(CLASSIFIER)}
+    _check(weights, expected)
+    real_names = dict(zip(expected, model.state_dict(), strict=True))
+    model.load_state_dict({real_names[name]: value for name, value in weights.items()})
 
 
 def _unnested(checkpoint: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
@@ -163,33 +163,34 @@ def _unnested(checkpoint: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any
 
 def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the wrapper prefixes that all names share."""
-    if strange := [name for name in weights if not isinstance(name, str)]:
-        raise OptionError(f"a key of the weights is a {type(strange[0]).__name__} instead of a name: use a state dict.")
+    if invalid := [name for name in weights if not isinstance(name, str)]:
+        raise OptionError(f"a key of the weights is a {type(invalid[0]).__name__} instead of a name: use a state dict.")
     for prefix in PREFIXES:
         if weights and all(name.startswith(prefix) for name in weights):
             return _plain({name.removeprefix(prefix): value for name, value in weights.items()})
     return dict(weights)
 
 
-def _check(given: Mapping[str, Any], needed: Mapping[str, Tensor]) -> None:
-    if strange := [name for name in needed if name in given and not _is_dense(given[name])]:
-        raise OptionError(f"some weights are not plain arrays ({_few(strange)}): use the state dict of the model.")
-    if strange := [name for name in needed if name in given and _is_whole(given[name]) and not _is_whole(needed[name])]:
-        raise OptionError(f"some weights are whole numbers ({_few(strange)}): use the state dict of the model.")
+def _check(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
+    common = [name for name in expected if name in weights]
+    if invalid := [name for name in common if not _is_dense(weights[name])]:
+        raise OptionError(f"some weights are not plain arrays ({_shorten(invalid)}): use the state dict of the model.")
+    if invalid := [name for name in common if _is_whole(weights[name]) and not _is_whole(expected[name])]:
+        raise OptionError(f"some weights are whole numbers ({_shorten(invalid)}): use the state dict of the model.")
     # Weights older than PyTorch 0.4.1 (torchvision's first) have no `num_batches_tracked`; load_state_dict adds it.
-    missing = [name for name in needed if name not in given and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in given if name not in needed]
-    reshaped = [name for name in needed if name in given and _shape(given[name]) != _shape(needed[name])]
+    missing = [name for name in expected if name not in weights and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in weights if name not in expected]
+    reshaped = [name for name in common if _shape(weights[name]) != _shape(expected[name])]
     wrong = {*missing, *unexpected, *reshaped}
     if wrong and all(name.startswith(CLASSIFIER) for name in wrong):
         raise OptionError(
-            f"only the classifier differs ({_classes(given)} in the weights, {_classes(needed)} in the model): "
+            f"only the classifier differs ({_classes(weights)} in the weights, {_classes(expected)} in the model): "
             "build the model with the same number of classes, or load everything else with skip_classifier=True."
         )
     if wrong:
-        shapes = [f"{name} {_shape(given[name])} for {_shape(needed[name])}" for name in reshaped]
+        shapes = [f"{name} {_shape(weights[name])} for {_shape(expected[name])}" for name in reshaped]
         kinds = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
-        faults = "; ".join(f"{_few(names)} {kind}" for kind, names in kinds.items() if names)
+        faults = "; ".join(f"{_shorten(names)} {kind}" for kind, names in kinds.items() if names)
         raise OptionError(f"the weights belong to another model ({faults}): build the model that they were trained in.")
 
 
@@ -213,6 +214,6 @@ def _classes(weights: Mapping[str, Any]) -> str:
     return f"{shape[0]} classes of {shape[1]} features" if len(shape) == 2 else "no fc"
 
 
-def _few(names: Collection[str], most: int = 3) -> str:
+def _shorten(names: Collection[str], most: int = 3) -> str:
     listed = ", ".join(list(names)[:most])
     return f"{listed} and {len(names) - most} more" if len(names) > most else listed

@@ -20,7 +20,7 @@ class WideResNet(Model):
 
     depth: Annotated[int, Multiple(6, 10, 4, 2000)] = 28
     width: Annotated[int, Range(1, 64)] = 10
-    """The widening factor w; 1 gives the narrowest network."""
+    """The widening factor w; 1 is the narrowest network."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-normal convolutions, classifier bias 0."""

@@ -50,7 +50,7 @@ from .provenance import count_states
 from .templates import render
 
 PAIRS = 6  # comparisons that have their own charts
-BESIDE = 2  # with more comparisons, the thumbnails are beside the forest plot
+BESIDE = 2  # with more comparisons, the thumbnails are next to the forest plot
 BOARD_ROWS = 3  # comparisons from which all losses and measures are shown in one heat map
 WIDEST = 2  # up to this number of compared metrics, the table has their differences too
 SEED_CHARTS = 12  # comparisons with a chart of their seeds; the data table has all
@@ -73,7 +73,7 @@ class Budget:
     left: int
 
     def take(self, part: Markup, what: str) -> Markup:
-        """The part, or a sentence that it is left out."""
+        """Return the part, or a sentence that it is left out."""
         if len(part) > self.left:
             return absent(f"{what} is left out: with it the page would be larger than 3 MB.")
         self.left -= len(part)
@@ -82,7 +82,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure at one scale, with what its parts need."""
+    """A table or figure at one scale, with the data that its parts need."""
 
     group: Group
     rows: Sequence[Row]
@@ -121,7 +121,7 @@ class Experiment:
         return f"{self.key}-{index}"
 
     def finished(self, index: int) -> tuple[list[Run], list[Run]]:
-        """The finished runs of both rows of a comparison."""
+        """Return the finished runs of both rows of a comparison."""
         base, row = self.pairs[index]
         return self.group.finished(base), self.group.finished(row)
 
@@ -131,17 +131,17 @@ PairPart = Callable[..., Markup | None]
 
 
 def make_experiment(group: Group, rows: Sequence[Row], runs: Sequence[Run], budget: Budget) -> Experiment:
-    """Compute what the parts of an experiment share."""
+    """Compute the data that the parts of an experiment share."""
     try:
-        made = build_table(group.item, runs, group.scale) if group.item.metrics else None
+        table = build_table(group.item, runs, group.scale) if group.item.metrics else None
     except BROKEN:
-        made = None
+        table = None
     pairs = [(base, row) for base, row in group.pairs() if row in rows]
-    return Experiment(group, rows, made, pairs[:PAIRS], runs, budget)
+    return Experiment(group, rows, table, pairs[:PAIRS], runs, budget)
 
 
 def render_experiment(experiment: Experiment) -> tuple[Markup, dict[str, str]]:
-    """The whole experiment, and the short titles of its parts by id."""
+    """Render the whole experiment; also return the short titles of its parts by id."""
     parts: dict[str, tuple[str, str, Part]] = {
         "table": ("Table", "Paper and ours" if any(line.paper for line in experiment.lines) else "Results", _table),
         "board": ("Board", "All measures", _board),
@@ -154,19 +154,19 @@ def render_experiment(experiment: Experiment) -> tuple[Markup, dict[str, str]]:
         "sweeps": ("Sweeps", "Accuracy over the settings", _sweeps),
         "settings": ("Settings", "Settings", _settings),
     }
-    made = {name: content for name, (*_, make) in parts.items() if (content := _try(experiment, make))}
-    titles = {f"{experiment.key}-{name}": parts[name][0] for name in made}
-    sections = [(f"{experiment.key}-{name}", parts[name][1], content) for name, content in made.items()]
+    contents = {name: content for name, (*_, make) in parts.items() if (content := _try(experiment, make))}
+    titles = {f"{experiment.key}-{name}": parts[name][0] for name in contents}
+    sections = [(f"{experiment.key}-{name}", parts[name][1], content) for name, content in contents.items()]
     return render("experiment", key=experiment.key, opening=_opening(experiment), parts=sections), titles
 
 
 def absent(sentence: str) -> Markup:
-    """A sentence in place of something that cannot be shown."""
+    """Render a sentence in place of something that cannot be shown."""
     return render("absent", sentence=sentence)
 
 
 def flatten(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Settings by their dotted names, as text.
+    """Return settings by their dotted names, as text.
 
     Example:
         >>> flatten({"epochs": 3, "method": {"kind": "CE", "gamma": None}})
@@ -189,18 +189,18 @@ def _try(experiment: Experiment, make: Part) -> Markup | None:
 
 
 def _by_pair(experiment: Experiment, *makes: PairPart) -> Markup | None:
-    """The same part for every comparison; one is visible, and a menu selects it in all parts at once."""
+    """Render a part for every comparison; one comparison is visible, and a menu selects it in all parts at once."""
     boxes = []
     for index, (base, row) in enumerate(experiment.pairs):
-        made = [_try(experiment, partial(make, index=index)) for make in makes]
-        content = Markup("").join(part for part in made if part)
+        parts = [_try(experiment, partial(make, index=index)) for make in makes]
+        content = Markup("").join(part for part in parts if part)
         if content:
             boxes.append((experiment.pair_key(index), f"{row.label} vs {base.label}", content))
     return render("by_pair", key=experiment.key, boxes=boxes) if boxes else None
 
 
 def _opening(experiment: Experiment) -> Markup:
-    """What is visible first: the verdict, every comparison on one axis, and two thumbnails."""
+    """Render what is visible first: the verdict, every comparison on one axis, and two thumbnails."""
     group = experiment.group
     try:
         verdict = describe_effect(group.item, experiment.runs, group.scale)
@@ -223,15 +223,15 @@ def _opening(experiment: Experiment) -> Markup:
 
 
 def _measured(experiment: Experiment, index: int) -> list[Change]:
-    """Every measure of a comparison; empty if no run of it has any, as in runs of older versions."""
-    made = changes(*experiment.finished(index))
-    return made if any(change.before for change in made) else []
+    """Return every measure of a comparison; empty if its runs have none, as in older versions."""
+    measured = changes(*experiment.finished(index))
+    return measured if any(change.before for change in measured) else []
 
 
 def _changes(experiment: Experiment, index: int) -> Markup | None:
-    """One row per measure, with the difference of every seed and the verdict."""
-    made = _measured(experiment, index)
-    if not made:
+    """Render one row per measure, with the difference of every seed and the verdict."""
+    measured = _measured(experiment, index)
+    if not measured:
         return None
     base, row = experiment.pairs[index]
     rows = [
@@ -241,13 +241,13 @@ def _changes(experiment: Experiment, index: int) -> Markup | None:
             describe_pairs(change) if experiment.listed else format_difference(change.info, change.difference),
             forest.of_measure(change).decision,
         )
-        for change in made
+        for change in measured
     ]
     return render("changes", label=f"Measures, {row.label} vs {base.label}", rows=rows, listed=experiment.listed)
 
 
 def _board(experiment: Experiment) -> Markup | None:
-    """All losses by all measures, for tables with several comparisons that share a baseline."""
+    """Render all losses by all measures, for tables with several comparisons that share a baseline."""
     group = experiment.group
     rows = [(row, group.finished(row)) for row in group.rows if group.finished(row)]
     baselines = [row for row, _ in rows if not row.baseline]
@@ -256,26 +256,25 @@ def _board(experiment: Experiment) -> Markup | None:
         name in run.result for _, runs in rows for run in runs for name in MEASURES
     ):
         return None
-    made = board.board([(row, runs) for row, runs in rows if row in (*baselines, *compared)])
-    return render(
-        "board", chart=board.to_svg(made), note=board.NOTE, sentences=made.sentences(), data=board.data_table(made)
-    )
+    values = board.board([(row, runs) for row, runs in rows if row in (*baselines, *compared)])
+    chart, data = board.to_svg(values), board.data_table(values)
+    return render("board", chart=chart, note=board.NOTE, sentences=values.sentences(), data=data)
 
 
 def _cosines(experiment: Experiment, index: int) -> Markup | None:
-    """The cosines of all pairs of test images, before and after, for the first seed with features of both rows."""
+    """Render the cosines of all pairs of test images, before and after, for the first seed with features of both."""
     runs = _with_features(experiment, index)
     if runs is None:
         return None
     rows = [(row, [run]) for row, run in zip(experiment.pairs[index], runs, strict=True)]
     both = [cosines.Cosines(space) for space in points.read_spaces(rows)]
     edges, top = cosines.bins(both), cosines.highest(both)
-    charts = [(one.label, cosines.to_svg(one, edges, top), cosines.data_table(one, edges)) for one in both]
+    charts = [(side.label, cosines.to_svg(side, edges, top), cosines.data_table(side, edges)) for side in both]
     return render("cosines", charts=charts, seed=runs[0].seed)
 
 
 def _forest(experiment: Experiment) -> Markup | None:
-    """The plot as a table, so that its numbers are beside the drawing and can be sorted; None without comparisons."""
+    """Render the plot as a table, so that its numbers are next to the drawing and sortable; None if it is empty."""
     group = experiment.group
     contrasts = forest.contrasts(group.item, experiment.lines, experiment.headings)
     if not contrasts:
@@ -310,12 +309,12 @@ def _forest(experiment: Experiment) -> Markup | None:
 
 
 def _describe(difference: Interval, pairs: Sequence[float], listed: bool) -> str:
-    """The differences of the seeds, or their mean with its interval."""
+    """Format the differences of the seeds, or their mean with its interval."""
     return ", ".join(f"{value:+.2f}" for value in pairs) if listed else describe_difference(difference)
 
 
 def _group_rows(rows: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """Rows by their headings, in the order in which these appear first."""
+    """Group rows by heading, in the order in which the headings first appear."""
     grouped: dict[str, list[Any]] = {}
     for heading, row in rows:
         grouped.setdefault(heading, []).append(row)
@@ -323,7 +322,7 @@ def _group_rows(rows: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
 
 
 def _thumbnails(experiment: Experiment) -> Markup | None:
-    """Features and class matrices of the first comparison that has some, small, as links to the large charts."""
+    """Render small features and class matrices of the first comparison that has some, as links to the large charts."""
     for index, (base, row) in enumerate(experiment.pairs):
         key = f"features-{experiment.pair_key(index)}" if _with_features(experiment, index) else ""
         matrices = _matrices(experiment, index)
@@ -336,7 +335,7 @@ def _thumbnails(experiment: Experiment) -> Markup | None:
 
 
 def _table(experiment: Experiment) -> Markup:
-    """Ours, the paper's numbers below them, and what the paired differences show; or why there is no table."""
+    """Render our numbers, the paper's below them, and the verdicts on the differences; or why there is no table."""
     group = experiment.group
     if not group.item.metrics:
         return absent("No finished run has numbers for this table yet.")
@@ -389,7 +388,7 @@ def _table(experiment: Experiment) -> Markup:
 
 
 def _number(line: Line, name: str, listed: bool) -> tuple[str, str, str]:
-    """The mean, its interval or the values of the seeds, and the paper's number, as text."""
+    """Format the mean, its interval or the values of the seeds, and the paper's number."""
     if listed and len(line.seeds) > 1 and name in line.numbers:
         digits = 2 if abs(line.numbers[name].mean) >= 2 else 3
         values = ", ".join(f"{value:.{digits}f}" for value in line.values[name])
@@ -400,7 +399,7 @@ def _number(line: Line, name: str, listed: bool) -> tuple[str, str, str]:
 
 
 def _difference(line: Line, name: str, listed: bool) -> tuple[str, object]:
-    """The difference as text with its decision, or what there is instead."""
+    """Return the difference as text with its decision, or a text in its place."""
     difference = line.difference.get(name)
     if difference is not None and math.isfinite(difference.mean):
         return _describe(difference, line.pairs[name], listed), line.decisions[name]
@@ -410,7 +409,7 @@ def _difference(line: Line, name: str, listed: bool) -> tuple[str, object]:
 
 
 def _comparisons(group: Group, compared: Sequence[Comparison]) -> tuple[str, DataTable]:
-    """The differences between these networks, which say nothing about other seeds."""
+    """Return the differences between these networks, which say nothing about other seeds."""
     first = compared[0]
     rows = [
         (
@@ -429,7 +428,7 @@ def _comparisons(group: Group, compared: Sequence[Comparison]) -> tuple[str, Dat
 
 
 def _seeds(experiment: Experiment) -> Markup | None:
-    """A small chart per comparison in the first compared metric, and one in d for the first comparison."""
+    """Render a small chart per comparison in the first compared metric, and one in d for the first comparison."""
     group, item = experiment.group, experiment.group.item
     if not item.metrics:
         return None
@@ -454,14 +453,14 @@ def _seeds(experiment: Experiment) -> Markup | None:
 
 
 def _with_features(experiment: Experiment, index: int) -> tuple[Run, Run] | None:
-    """The runs of the first seed of which both rows keep features."""
+    """Return the runs of the first seed for which both rows keep features."""
     before, after = experiment.finished(index)
     pairs = pair_by_seed([run for run in before if has_features(run)], [run for run in after if has_features(run)])
     return pairs[0] if pairs else None
 
 
 def _features(experiment: Experiment, index: int) -> Markup | None:
-    """The features of both rows as points, for the first seed of which both keep them."""
+    """Render the features of both rows as points, for the first seed for which both keep them."""
     runs = _with_features(experiment, index)
     if runs is None:
         return None
@@ -497,7 +496,7 @@ def _features(experiment: Experiment, index: int) -> Markup | None:
 
 
 def _novel(experiment: Experiment, index: int) -> Markup | None:
-    """Classes that were not in the training set, by LDA, if evaluated with `opl evaluate RUN novel`."""
+    """Render classes that were not in the training set, by LDA, if evaluated with `opl evaluate RUN novel`."""
     panels = []
     for row, runs in zip(experiment.pairs[index], experiment.finished(index), strict=True):
         run = next((run for run in runs if run.arrays("novel")), None)
@@ -519,7 +518,7 @@ def _novel(experiment: Experiment, index: int) -> Markup | None:
 
 
 def _matrices(experiment: Experiment, index: int) -> "Matrices":
-    """The mean matrix of both rows, with the runs behind it; empty unless both rows have runs with matrices."""
+    """Return the mean matrix of both rows, with the runs behind it; empty unless both rows have runs with matrices."""
     matrices = []
     for row, finished in zip(experiment.pairs[index], experiment.finished(index), strict=True):
         runs = [run for run in finished if similarity.has_matrix(run)]
@@ -531,7 +530,7 @@ Matrices = list[tuple[similarity.Matrix, list[Run]]]
 
 
 def _fault(matrices: Matrices) -> str:
-    """Why the matrices of two rows cannot be shown; empty if they can."""
+    """Return why the matrices of two rows cannot be shown; empty if they can."""
     names, others = (matrix.class_names for matrix, _ in matrices)
     if names != others:
         return "The two rows have different classes, so their matrices cannot be compared."
@@ -541,13 +540,13 @@ def _fault(matrices: Matrices) -> str:
 
 
 def _panels(matrices: Matrices) -> list[similarity.Panel]:
-    """Before, after and the change."""
+    """Return the matrices before and after, and the change."""
     (before, _), (after, _) = matrices
     return similarity.compare(before, after, [[run.seed for run in runs] for _, runs in matrices])
 
 
 def _classes(experiment: Experiment, index: int) -> Markup | None:
-    """The matrices of both rows and their change, with one order of classes."""
+    """Render the matrices of both rows and their change, with one order of classes."""
     try:
         matrices = _matrices(experiment, index)
     except BROKEN as error:
@@ -573,10 +572,10 @@ def _classes(experiment: Experiment, index: int) -> Markup | None:
 
 
 def _curves(experiment: Experiment) -> Markup | None:
-    """One chart per metric that was recorded; the metrics besides the main ones are folded away."""
+    """Render one chart per recorded metric; all but the main metrics are folded away."""
     rows = [(row, experiment.group.of(row)) for row in experiment.rows]
     key = f"curves-{experiment.key}"
-    made = []
+    groups = []
     for panels in curves.panels(rows):
         charts = []
         for panel in panels:
@@ -584,16 +583,16 @@ def _curves(experiment: Experiment) -> Markup | None:
             values = {"chart": curves.to_svg(panel, name), "data": curves.data_table(panel, name)}
             part = render("curve", title=panel.title, **values)
             charts.append(experiment.budget.take(part, f"The chart of {panel.title}"))
-        made.append(charts)
-    if not any(made):
+        groups.append(charts)
+    if not any(groups):
         return None
     names = [row.label for row, runs in rows if any(run.records for run in runs)]
-    folded = len(names) > FILTERS
-    return render("curves", key=key, names=names, folded=folded, visible=curves.AT_FIRST, main=made[0], more=made[1])
+    folded, (main, more) = len(names) > FILTERS, groups
+    return render("curves", key=key, names=names, folded=folded, visible=curves.AT_FIRST, main=main, more=more)
 
 
 def _pictures(experiment: Experiment, index: int) -> Markup | None:
-    """The counts of every seed, the pictures of the first seed that has some, and what changed in the confusions."""
+    """Render the counts of every seed, the pictures of the first seed that has some, and the changed confusions."""
     pairs = [pair for pair in pair_by_seed(*experiment.finished(index)) if gallery.is_comparable(*pair)]
     if not pairs:
         return None
@@ -625,7 +624,7 @@ def _pictures(experiment: Experiment, index: int) -> Markup | None:
 
 
 def _encode_pictures(pictures: Sequence[gallery.Picture]) -> list[tuple[gallery.Picture, str]]:
-    """The pictures with their images, as many as fit."""
+    """Return the pictures with their images, as many as fit."""
     left, encoded = PICTURE_BYTES, []
     for picture in pictures:
         image = data_uris.enlarge(picture.pixels)
@@ -635,7 +634,7 @@ def _encode_pictures(pictures: Sequence[gallery.Picture]) -> list[tuple[gallery.
 
 
 def _sweeps(experiment: Experiment) -> Markup | None:
-    """Charts for an experiment whose runs vary a setting of OPL or the batch size."""
+    """Render charts of an experiment whose runs vary a setting of OPL or the batch size."""
     group = experiment.group
     if not group.item.metrics:
         return None
@@ -657,7 +656,7 @@ def _sweeps(experiment: Experiment) -> Markup | None:
 
 
 def _settings(experiment: Experiment) -> Markup | None:
-    """One line per row with each difference from its baseline, or from the first row; and what all rows share."""
+    """Render one line per row with each difference from its baseline, or the first row; and what all rows share."""
     group = experiment.group
     first_runs = [(row, group.of(row)[0]) for row in group.rows if group.of(row)]
     if not first_runs:
@@ -685,7 +684,7 @@ def _settings(experiment: Experiment) -> Markup | None:
 
 
 def _list_differences(run: Run, base: Run) -> list[tuple[str, str]]:
-    """Every setting that differs, with both values."""
+    """Return every setting that differs, with both values."""
     ours, theirs = flatten(run.recipe), flatten(base.recipe)
     listed = []
     for name in differences(run.recipe, base.recipe):

@@ -30,7 +30,7 @@ _EXPLAINED = re.compile(r"(?<![\w'’-])(CE|OPL|s|d)(?![\w'’-])")
 
 
 def split_terms(text: str) -> list[tuple[str, str]]:
-    """A text in pieces, each with the term that it is; of each of CE, OPL, s and d, the first is a term.
+    """Split a text into pieces and terms: the first CE, OPL, s and d are terms, and other pieces have an empty term.
 
     Example:
         >>> split_terms("d 0.7 → 0.4, d")
@@ -46,5 +46,5 @@ def split_terms(text: str) -> list[tuple[str, str]]:
 
 
 def term_id(term: str) -> str:
-    """The id of the element that explains a term."""
+    """Return the id of the element that explains a term."""
     return "term-" + re.sub(r"[^a-z0-9]+", "-", term.lower()).strip("-")

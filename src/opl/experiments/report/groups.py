@@ -13,7 +13,7 @@ from ..scales import TABLE_SCALES, RunScale
 
 NO_ITEM = Item(name="other runs", title="runs that are in no table of the paper", dataset="", metrics={}, rows=())
 METRICS = {"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"}
-"""The numbers to show of runs that belong to no item."""
+"""The numbers to show for runs that belong to no item."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ class Group:
         return {row.recipe for row in self.rows}
 
     def of(self, row: Row) -> list[Run]:
-        """The runs of a row, finished or not."""
+        """Return the runs of a row, finished or not."""
         return [run for run in self.runs if run.name == row.recipe]
 
     def finished(self, row: Row) -> list[Run]:
-        """The finished runs of a row, sorted by seed."""
+        """Return the finished runs of a row, sorted by seed."""
         return select_runs(self.runs, row.recipe, self.scale)
 
     def pairs(self) -> list[tuple[Row, Row]]:
-        """Each baseline with a row compared with it, the most important comparison first."""
+        """Return each baseline with a row compared with it, the most important comparison first."""
         return compared_rows(self.item, self.runs, self.scale)
 
 
 def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
-    """The groups of the page, in the order of the items; runs that belong to no item form extra groups, one per scale.
+    """Group runs by item and scale, in the order of the items; runs without an item form one more group per scale.
 
     A figure often shares its runs with a table: it is omitted if another group already has all its rows.
     """
@@ -78,7 +78,7 @@ def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
 
 
 def new_rows(groups: Iterable[Group]) -> Iterator[tuple[Group, list[Row]]]:
-    """Each group with the rows that are in no earlier group, so that shared rows are shown once."""
+    """Yield each group with the rows that are in no earlier group, so that shared rows are shown once."""
     seen: set[tuple[str, str]] = set()
     for group in groups:
         rows = [row for row in group.rows if (row.recipe, group.scale) not in seen]
@@ -104,10 +104,10 @@ def _group(item: Item, scale: str, runs: list[Run]) -> Group:
 def _group_rest(runs: list[Run]) -> list[Group]:
     groups = []
     for scale in sorted({run.scale for run in runs}):
-        here = tuple(run for run in runs if run.scale == scale)
-        names = list(dict.fromkeys(run.name for run in here))
+        members = tuple(run for run in runs if run.scale == scale)
+        names = list(dict.fromkeys(run.name for run in members))
         rows = tuple(Row(name.replace("|", "¦"), name, {}, scales=(cast(RunScale, scale),)) for name in names)
-        results = [run.result for run in here if run.state == "done"]
+        results = [run.result for run in members if run.state == "done"]
         metrics = {key: title for key, title in METRICS.items() if all(key in result for result in results)}
-        groups.append(Group(replace(NO_ITEM, rows=rows, metrics=metrics), scale, here))
+        groups.append(Group(replace(NO_ITEM, rows=rows, metrics=metrics), scale, members))
     return groups

@@ -4,7 +4,7 @@ const all = (selector, inside = document) => [...inside.querySelectorAll(selecto
 const values = (id) => JSON.parse(document.getElementById(id).textContent);
 const say = (text) => { document.getElementById("status").textContent = text; }; // read aloud by screen readers
 
-// Theme: that of the system until the button is pressed.
+// Theme: the system's until the button is pressed.
 const system = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
 const remembered = () => { try { return localStorage.getItem("opl-theme"); } catch { return null; } };
@@ -45,7 +45,7 @@ for (const copyButton of all("[data-copy]")) {
   const source = document.getElementById(copyButton.dataset.copy);
   copyButton.addEventListener("click", async () => {
     const done = await copy(source.textContent);
-    copyButton.textContent = done ? "Copied" : "Select and copy by hand";
+    copyButton.textContent = done ? "Copied" : "Select and copy manually";
     copyButton.classList.toggle("copied", done);
     if (!done) source.hidden = false;
     say(done ? "Copied to the clipboard" : "Copying is not allowed here: copy the text shown below");

@@ -26,7 +26,7 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:
 
 
 def write_report(folder: Path | str, items: Mapping[str, Item], runs: Sequence[Run] | None = None) -> Path:
-    """Write the report page of a folder that has runs at any depth; unfinished and damaged runs are marked as such.
+    """Write the report page of a folder that has runs at any depth; unfinished and damaged runs are marked.
 
     Args:
         folder: the folder of the runs.
@@ -47,7 +47,7 @@ def write_report(folder: Path | str, items: Mapping[str, Item], runs: Sequence[R
 
 
 def _encode(folder: str, runs: Sequence[Run], items: Mapping[str, Item]) -> bytes:
-    """The page with all its pictures, or with fewer if it would be too large."""
+    """Encode the page with all its pictures, or with fewer if it would be too large."""
     groups = group_runs(runs, items)
     page = b""
     for left in BUDGETS:

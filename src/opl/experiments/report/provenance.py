@@ -28,7 +28,7 @@ TEXT = ("state", "scale", "started", "commit")
 
 
 def runs_section(runs: Sequence[Run]) -> Markup:
-    """Facts about all runs, the runs that are in no number with the reason, and the list of all."""
+    """Render facts about all runs, the runs that are not in the numbers with the reason, and the list of all."""
     return render(
         "runs",
         facts={name: values for name, values in _facts(runs).items() if any(values)},
@@ -40,7 +40,7 @@ def runs_section(runs: Sequence[Run]) -> Markup:
 
 
 def rerun_section(folder: str, runs: Sequence[Run], groups: Sequence[Group]) -> Markup:
-    """The commands that made the runs and the page, with copy buttons; `groups` are what the runs belong to."""
+    """Render the commands that made the runs and the page, with copy buttons; `groups` are the groups of the runs."""
     code = _checkout(runs)
     blocks = [("The code", "code", code)] if code else []
     blocks += [(f"{group.title} (scale {group.scale})", group.key, _commands(group)) for group in groups]
@@ -49,7 +49,7 @@ def rerun_section(folder: str, runs: Sequence[Run], groups: Sequence[Group]) -> 
 
 
 def count_states(runs: Sequence[Run]) -> str:
-    """How many runs are in which state."""
+    """Describe how many runs are in each state."""
     counts = Counter(run.state for run in runs)
     return ", ".join(f"{counts[state]} {name}" for state, name in STATES.items() if counts[state])
 
@@ -73,7 +73,7 @@ def _describe_versions(run: Run) -> str:
 
 
 def _most_common(values: Iterable[str]) -> list[str]:
-    """The five most common values; with the number of runs of each if there is more than one value."""
+    """Return the five most common values; with the number of runs of each if there is more than one value."""
     counted = Counter(values).most_common()
     return [value if len(counted) == 1 else f"{value} ({count} runs)" for value, count in counted[:5]]
 

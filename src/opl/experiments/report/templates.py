@@ -28,7 +28,7 @@ def render_page(**values: object) -> str:
 
 
 def read_asset(name: str) -> Markup:
-    """A style sheet or script of this package."""
+    """Read a style sheet or script of this package."""
     return Markup(_read(name))
 
 
@@ -53,5 +53,5 @@ def _read(name: str) -> str:
 
 
 def _pill(decision: Decision) -> str:
-    """The class of a verdict, which gives it its color."""
+    """Return the CSS class of a verdict, which sets its color."""
     return {GAIN: "pill gain", LOSS: "pill loss"}.get(decision.verdict, "pill alike" if decision.equivalent else "pill")

@@ -8,7 +8,7 @@ are in `measures/`: a `.json` file per measure, with its arrays in a `.npz` file
 `.part.npz` file. Features that several evaluations need are `features-<images>.npz`.
 
 A file under its final name is complete, except for `metrics.jsonl` and logs. `done` lists the SHA-256 of every other
-file of a finished run, and `sums.json` does so until then (`manifest`): no file is read that does not match.
+file of a finished run, and `sums.json` does so until then (`manifest`); a file that does not match is not used.
 `owner.json` names the process that trains, searches or tries in a folder, which holds the lock `.owner.lock`.
 """
 

@@ -29,7 +29,7 @@ def save(folder: Path, state: dict[str, Any]) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Complete the `save` of a process that was killed in it; a checkpoint without its checksum is deleted."""
+    """Complete a `save` whose process was killed; delete a checkpoint without its checksum."""
     new = folder / NEW
     written, listed = new.exists(), _sum_file(new).exists()
     if written and listed:
@@ -50,9 +50,9 @@ def _rename(folder: Path) -> None:
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """Return the newest valid checkpoint; None if there is none. A warning names damaged and missing ones.
+    """Return the newest valid checkpoint; None if there is none. A warning names damaged and missing checkpoints.
 
-    If the best weights are damaged, training starts over: they cannot be computed otherwise.
+    If the best weights are damaged, training starts over: they cannot be computed again.
     """
     paths = [folder / name for name in (NEW, CHECKPOINT, BEFORE)]
     sums = {stored for path in paths for stored in _sums(path)}
@@ -72,12 +72,12 @@ def load(folder: Path) -> dict[str, Any] | None:
 
 
 def exists(folder: Path) -> bool:
-    """Whether a checkpoint is, or was, in the folder."""
+    """Return whether a checkpoint is, or was, in the folder."""
     return any((folder / name).exists() for name in (CHECKPOINT, BEFORE, f"{CHECKPOINT}.sha256"))
 
 
 def _has_epochs(folder: Path) -> bool:
-    """Whether `metrics.jsonl` has the records of two epochs: the first checkpoint is written between them at latest."""
+    """Return whether `metrics.jsonl` has two records: the first checkpoint is written before the second record."""
     try:
         return read_limited(folder / "metrics.jsonl", links=False).count(b"\n") > 1
     except OSError:
@@ -93,7 +93,7 @@ def save_best(folder: Path, state: dict[str, Any]) -> None:
 
 
 def load_best(folder: Path) -> dict[str, Any]:
-    """Load the best weights; damaged ones are an error."""
+    """Load the best weights; raise if they are damaged."""
     file = folder / BEST
     try:
         data = read_limited(file, links=False)
@@ -105,12 +105,12 @@ def load_best(folder: Path) -> dict[str, Any]:
 
 
 def position(state: dict[str, Any]) -> tuple[int, int]:
-    """The position of a checkpoint: epochs done, and steps of the next epoch."""
+    """Return the position of a checkpoint: epochs done, and steps of the next epoch."""
     return int(state["epoch"]), int(state.get("step", 0))
 
 
 def faults(folder: Path) -> dict[str, str]:
-    """What is wrong with each checkpoint that is not valid, by name."""
+    """Return what is wrong with each invalid checkpoint, by name."""
     sums = {stored for name in (NEW, CHECKPOINT, BEFORE) for stored in _sums(folder / name)}
     wrong = [name for name in (CHECKPOINT, BEFORE) if _is_wrong(folder / name, accepted=sums)]
     wrong += [BEST] if _is_wrong(folder / BEST) else []
@@ -118,7 +118,7 @@ def faults(folder: Path) -> dict[str, str]:
 
 
 def _state(path: Path, sums: set[str]) -> dict[str, Any] | None:
-    """A checkpoint; None if it is missing or damaged."""
+    """Load a checkpoint; return None if it is missing or damaged."""
     try:
         data = read_limited(path, links=False)
         return unpack(data) if _sum_of(path.parent, data) in sums else None
@@ -127,7 +127,7 @@ def _state(path: Path, sums: set[str]) -> dict[str, Any] | None:
 
 
 def _is_wrong(path: Path, expected: bool = False, accepted: Collection[str] = ()) -> bool:
-    """Whether a file is not what the run wrote; a missing file is wrong if it is expected, or has a checksum."""
+    """Return whether a file is not what the run wrote; a missing file is wrong if it is expected, or has a checksum."""
     sums = set(accepted) | set(_sums(path))
     try:
         return _sum_of(path.parent, read_limited(path, links=False)) not in sums
@@ -138,7 +138,7 @@ def _is_wrong(path: Path, expected: bool = False, accepted: Collection[str] = ()
 
 
 def _sum_of(folder: Path, data: bytes) -> str:
-    """The SHA-256 of the run's settings followed by the file: the checkpoint of another run never matches."""
+    """Hash the run's settings followed by the file with SHA-256: the checkpoint of another run never matches."""
     total = hashlib.sha256(settings_of(folder))
     total.update(data)
     return total.hexdigest()
@@ -149,7 +149,7 @@ def _sum_file(path: Path) -> Path:
 
 
 def _sums(path: Path) -> list[str]:
-    """The stored checksums of a file; none if they cannot be read."""
+    """Return the stored checksums of a file; none if they cannot be read."""
     try:
         return read_limited(_sum_file(path), 4096, links=False).decode(errors="replace").split()
     except OSError:

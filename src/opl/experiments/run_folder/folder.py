@@ -24,13 +24,13 @@ RESULT, MODEL, METRICS = "result.json", "model.safetensors", "metrics.jsonl"
 SPLITS, NOISE, ERROR = "splits.json", "noise.json", "error.json"
 TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # the folder of every run has at least one of these files
 DERIVED = ("changes", "scale")  # settings that follow from others
-RESUMABLE = ("timeout", "checkpoint_every")  # settings that a resumed run may change, since they change no number
+RESUMABLE = ("timeout", "checkpoint_every")  # settings that a resumed run may change, since they affect no number
 MEASURES, ARRAYS = "measures/", ".npz"
 FEATURES = "features-"
 """The prefix of outputs that hold features, which are large and can be computed again."""
 ENDED_AFTER = "ended_after"
 """In a result: the number of epochs after which a method ended training by its own rules."""
-UNPACKED, RATIO, ALWAYS = 1 << 33, 50, 1 << 26  # bytes that arrays may take: in all, per packed byte, in any case
+UNPACKED, RATIO, ALWAYS = 1 << 33, 50, 1 << 26  # limits for unpacked bytes: in total, per packed byte, always allowed
 MOST_LOG = 1 << 16  # bytes at the end of a log that are read
 MOST_METRICS = 1 << 30  # bytes of metrics.jsonl
 CHECK = ', "check": "'  # stands before the checksum at the end of a line of metrics.jsonl
@@ -62,7 +62,7 @@ class RunFolder:
 
     @classmethod
     def below(cls, folder: Path | str) -> "list[RunFolder]":
-        """Return all runs below a folder, sorted by path; one whose settings were deleted is among them."""
+        """Return all runs below a folder, sorted by path, including runs whose settings were deleted."""
         return [cls(path) for path in sorted({file.parent for name in TRACES for file in Path(folder).rglob(name)})]
 
     @property
@@ -92,17 +92,17 @@ class RunFolder:
 
     def owned(self, wait: float = 0.0) -> AbstractContextManager[Path]:
         """Own the folder while the run is trained: a second process waits, then gets an error that names the first."""
-        return own(*self._place(), wait=wait)
+        return own(*self._root_and_names(), wait=wait)
 
     def create(self) -> None:
-        """Create the folder; an error if it, or the folder of its recipe, is a link."""
+        """Create the folder; raise if it, or the folder of its recipe, is a link."""
         try:
-            make_folder(*self._place())
+            make_folder(*self._root_and_names())
         except OSError as error:
             raise unwritable(self.path, error) from error
 
-    def _place(self) -> tuple[Path, *tuple[str, ...]]:
-        """The output folder, and below it the folders of the recipe and of the seed."""
+    def _root_and_names(self) -> tuple[Path, *tuple[str, ...]]:
+        """Return the output folder, and below it the folders of the recipe and of the seed."""
         root = [self.path, *self.path.parents][:3][-1]
         return root, *self.path.relative_to(root).parts
 
@@ -119,7 +119,7 @@ class RunFolder:
             raise unwritable(self.path, error) from error
 
     def check_settings(self, recipe: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
-        """Raise if the run in this folder has another recipe; `complete` adds the settings that are newer than it."""
+        """Raise if the run in this folder has another recipe; `complete` adds settings newer than the run."""
         different = [name for name in differences(complete(self.recipe()), recipe) if name not in RESUMABLE]
         different = [name for name in different if name not in DERIVED] or different
         if different:
@@ -142,12 +142,12 @@ class RunFolder:
             checkpoints.settle(self.path)
 
     def recipe(self) -> dict[str, Any]:
-        """The settings of the run."""
+        """Return the settings of the run."""
         settings: dict[str, Any] = self.about()["recipe"]
         return settings
 
     def about(self) -> dict[str, Any]:
-        """The content of `recipe.json`: settings, versions, commit and machine."""
+        """Return the content of `recipe.json`: settings, versions, commit and machine."""
         return self.manifest.read_json(RECIPE, check_about)
 
     def write_splits(self, splits: dict[str, Any]) -> None:
@@ -155,32 +155,32 @@ class RunFolder:
         self.manifest.write_json(SPLITS, splits)
 
     def splits(self) -> dict[str, Any]:
-        """The content of `splits.json`; empty if there is none."""
+        """Return the content of `splits.json`; empty if there is none."""
         return self.manifest.read_json(SPLITS, check_splits, MOST_JSON) if self.manifest.has(SPLITS) else {}
 
     def class_names(self) -> tuple[str, ...]:
-        """The class names of the training data."""
+        """Return the class names of the training data."""
         return tuple(str(name) for name in self.splits().get("class_names") or ())
 
     def write_noise(self, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Record the corrupted labels; raise if the run was started with a different noise matrix."""
         if self.manifest.has(NOISE) and self.noise().get("matrix") != facts["matrix"]:
             raise FolderError(
-                f"{self.path} holds a run with another noise matrix, so its file changed: choose another folder with "
-                "--out, or delete the folder."
+                f"{self.path} holds a run with another noise matrix, so the matrix file changed: choose another folder "
+                "with --out, or delete the folder."
             )
         self.write_outputs(arrays, "noise")
         self.manifest.write_json(NOISE, facts)
 
     def noise(self) -> dict[str, Any]:
-        """The content of `noise.json`; empty if there is none."""
+        """Return the content of `noise.json`; empty if there is none."""
         return self.manifest.read_json(NOISE, check_noise, MOST_JSON) if self.manifest.has(NOISE) else {}
 
     def log(self, record: Record) -> None:
         """Append the record of an epoch to `metrics.jsonl`, and wait until it is on the disk.
 
         Each line has a checksum of the settings and of itself, because the manifest cannot be rewritten for every line;
-        the file of a finished run has its SHA-256 in `done` like every other.
+        once the run is finished, `done` lists the SHA-256 of the file.
         """
         with open_to_append(self.path / METRICS) as file:
             file.write(_line(record, self._key()))
@@ -205,7 +205,7 @@ class RunFolder:
             record = _record(line.removesuffix(b"\n"), key)
             if not line.endswith(b"\n"):
                 _, check, end = line.rpartition(CHECK.encode())
-                if check and len(end) >= CHECKED:  # more than a part of a line
+                if check and len(end) >= CHECKED:  # a whole line, so it was not cut by a crash
                     raise damaged(self.path, METRICS, f"has no end of line {epoch + 1}")
                 return
             if record is None or record.get("epoch") != epoch:
@@ -218,7 +218,7 @@ class RunFolder:
         write_whole(self.path / METRICS, b"".join(_line(record, key) for record in records))
 
     def _key(self) -> int:
-        """The checksum of the settings, from which the checksums of lines start: a line of another run has another."""
+        """Return the checksum of the settings, which starts the checksum of each line, so other runs' lines differ."""
         return zlib.crc32(settings_of(self.path))
 
     def save(self, state: dict[str, Any]) -> None:
@@ -226,7 +226,7 @@ class RunFolder:
         checkpoints.save(self.path, state)
 
     def load(self) -> dict[str, Any] | None:
-        """Return the newest valid checkpoint; None if there is none. A warning names damaged ones."""
+        """Return the newest valid checkpoint; None if there is none. A warning names damaged checkpoints."""
         return checkpoints.load(self.path)
 
     def save_best(self, state: dict[str, Any]) -> None:
@@ -292,7 +292,7 @@ class RunFolder:
         self.manifest.write_all({f"{file}{ARRAYS}": pack_arrays(arrays), f"{file}.json": json_bytes(content)})
 
     def has_measure(self, name: str) -> bool:
-        """Whether a measure exists."""
+        """Return whether a measure exists."""
         return self.manifest.has(f"{MEASURES}{name}.json")
 
     def measure(self, name: str) -> dict[str, Any]:
@@ -328,16 +328,16 @@ class RunFolder:
         return weights
 
     def weights_sum(self) -> str:
-        """The SHA-256 of the final model as the run wrote it; empty if it is not finished."""
+        """Return the SHA-256 of the final model as the run wrote it; empty if the run is not finished."""
         return (self.manifest.sums().get(MODEL) or [""])[-1]
 
     def faults(self) -> dict[str, str]:
-        """What is wrong with each file that is missing or is not what the run wrote, by name."""
+        """Return what is wrong with each missing or altered file, by name."""
         faults = self._faults()
         return faults if RECIPE in faults else faults | checkpoints.faults(self.path)
 
     def faults_of_numbers(self) -> dict[str, str]:
-        """The same without weights, checkpoints and kept features, which are large and in no table."""
+        """Return the same without weights, checkpoints and cached features, which are large and in no table."""
         return self._faults(MODEL, FEATURES)
 
     def _faults(self, *ignored: str) -> dict[str, str]:
@@ -358,18 +358,18 @@ class RunFolder:
         return faults
 
     def _unpack_arrays(self, name: str) -> dict[str, Any]:
-        """Load the arrays of a file; objects, and more bytes than its size explains, are rejected."""
+        """Load the arrays of a file; reject objects, and arrays far larger than the file."""
         import numpy as np
 
         data = self.manifest.read(name, UNPACKED)
-        wrong = OSError, ValueError, zipfile.BadZipFile, EOFError, NotImplementedError, MemoryError, SyntaxError
+        unreadable = OSError, ValueError, zipfile.BadZipFile, EOFError, NotImplementedError, MemoryError, SyntaxError
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 size = sum(member.file_size for member in archive.infolist())
             allowed = size <= min(UNPACKED, max(ALWAYS, RATIO * len(data)))
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 arrays = dict(file) if allowed else {}
-        except wrong as error:
+        except unreadable as error:
             raise damaged(self.path, name, "holds no arrays") from error
         if not allowed:
             raise damaged(self.path, name, f"would take {size:,} bytes of memory")
@@ -405,7 +405,7 @@ def _line(record: Record, key: int) -> bytes:
 
 
 def _record(line: bytes, key: int) -> Record | None:
-    """The record of a line; None if its checksum is wrong."""
+    """Parse a line; return None if its checksum is wrong."""
     try:
         start, _, end = line.decode().rpartition(CHECK)
         text = f"{start}}}"

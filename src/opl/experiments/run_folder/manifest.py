@@ -1,8 +1,8 @@
 """The manifest of a run folder, the SHA-256 of every file: `sums.json` during training, `done` once it is finished.
 
-A new checksum is listed before its file is written, beside the checksum of the file that it replaces or a mark that
+A new checksum is listed before its file is written, next to the checksum of the file that it replaces or a mark that
 there is none yet, and alone afterwards: a process killed at any moment leaves no file that looks damaged, and no older
-file is mistaken for the newest. The manifest has a checksum of its own.
+file is mistaken for the newest. The manifest has its own checksum.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from ..files import LARGEST, open_regular, parse_json, read_json, read_limited, 
 RUNNING, DONE, RECIPE = "sums.json", "done", "recipe.json"
 NONE_YET = ""  # listed for a file that is about to be written for the first time
 EDITING = 60.0  # seconds to wait for another process that changes the manifest
-MOST_FACTS = 1 << 22  # bytes of a JSON file, of which the parsed values may take 20 times as many
+MOST_FACTS = 1 << 22  # bytes of a JSON file, whose parsed values may take 20 times as much memory
 Sums = dict[str, list[str]]
 """The accepted checksums of each file, the newest last."""
 
@@ -49,10 +49,10 @@ class Manifest:
         """Return the accepted checksums of every file; empty for a folder without a manifest."""
         file = self.folder / (DONE if self.finished else RUNNING)
         try:
-            facts = file.stat()
+            status = file.stat()
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        version = (file.name, facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        version = (file.name, status.st_ino, status.st_mtime_ns, status.st_size)
         if version != self._known[0]:
             self._known = version, self._read_sums(file)
         return dict(self._known[1])
@@ -82,7 +82,7 @@ class Manifest:
         self.write_all({name: data})
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Write files, whose checksums are listed at once."""
+        """Write files and list their checksums together."""
         with self._editing():
             sums = self.sums()
             new = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
@@ -93,7 +93,7 @@ class Manifest:
             self._store(sums | {name: [new[name]] for name in files})
 
     def mend(self) -> None:
-        """After a process was killed: delete its temporary files, and keep one checksum per file, that of its content.
+        """Clean up after a killed process: delete its temporary files, and keep one checksum per file, of its content.
 
         In a finished run all files are written while the manifest is locked, so no temporary file is in use.
         """
@@ -106,7 +106,7 @@ class Manifest:
                 self._store({name: accepted for name, accepted in settled.items() if accepted != [NONE_YET]})
 
     def _settled(self, name: str, accepted: list[str]) -> list[str]:
-        """The checksum of the content if that is an accepted one, otherwise all that are accepted."""
+        """Return the checksum of the content if it is accepted, otherwise all accepted checksums."""
         actual = self._actual(name) if len(accepted) > 1 else ""
         return [actual] if len(accepted) > 1 and actual in accepted else accepted
 
@@ -120,7 +120,7 @@ class Manifest:
                 self._store(sums)
 
     def finish(self, *unlisted: str) -> None:
-        """Mark the run as finished: list every file once, and those that had no checksum so far, in `done`."""
+        """Mark the run as finished: list each file with one checksum in `done`, including the `unlisted` files."""
         for name, fault in self.faults().items():
             raise damaged(self.folder, name, fault)
         sums = {name: [self._actual(name)] for name in (*self.sums(), *unlisted)}
@@ -128,11 +128,11 @@ class Manifest:
         (self.folder / RUNNING).unlink(missing_ok=True)
 
     def has(self, name: str) -> bool:
-        """Whether there is, or should be, a file of this name."""
+        """Return whether there is, or should be, a file of this name."""
         return (self.folder / name).exists() or NONE_YET not in self.sums().get(name, [NONE_YET])
 
     def read(self, name: str, limit: int = LARGEST) -> bytes:
-        """Read a file; an error if it is missing, too large, or differs from what the run wrote."""
+        """Read a file; raise if it is missing, too large, or differs from what the run wrote."""
         try:
             data = read_limited(self.path(name), limit, links=False)
         except OSError as error:
@@ -146,14 +146,14 @@ class Manifest:
         self.write(name, json_bytes(content))
 
     def read_json(self, name: str, check: Callable[[dict[str, Any]], None], limit: int = MOST_FACTS) -> dict[str, Any]:
-        """Read a JSON object; an error if it is damaged, or if `check` raises `ValueError`."""
+        """Read a JSON object; raise if it is damaged, or if `check` raises `ValueError`."""
         data = self.read(name, limit)
         try:
             content: Any = parse_json(data)
         except ValueError as error:
-            raise damaged(self.folder, name, "is no JSON") from error
+            raise damaged(self.folder, name, "is not JSON") from error
         if not isinstance(content, dict):
-            raise damaged(self.folder, name, "is no JSON object")
+            raise damaged(self.folder, name, "is not a JSON object")
         try:
             check(content)
         except ValueError as error:
@@ -161,7 +161,7 @@ class Manifest:
         return content
 
     def faults(self, *ignored: str) -> dict[str, str]:
-        """What is wrong with each damaged or missing file, by name; names that start with `ignored` are skipped."""
+        """Return what is wrong with each damaged or missing file, by name; skip names that start with `ignored`."""
         faults = {}
         for name, accepted in self.sums().items():
             if not name.startswith(ignored) and (actual := self._actual(name)) not in accepted:
@@ -169,7 +169,7 @@ class Manifest:
         return faults
 
     def _actual(self, name: str) -> str:
-        """The SHA-256 of a file's content; `NONE_YET` if there is no file."""
+        """Return the SHA-256 of a file's content; `NONE_YET` if there is no file."""
         try:
             with open_regular(self.path(name), links=False) as stream:
                 return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -183,12 +183,12 @@ class Manifest:
         write_whole(self.folder / (DONE if self.finished else RUNNING), _text(sums))
 
     def _editing(self) -> FileLock:
-        """The lock to hold while the manifest changes: several measures of a run may be taken at once."""
+        """Return the lock to hold while the manifest changes: several measures of a run may be taken at once."""
         return FileLock(self.folder / ".manifest.lock", timeout=EDITING)
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name is relative, without `..`.
+    """Return whether a name is relative, without `..`.
 
     Example:
         >>> [_is_inside(name) for name in ("result.json", "measures/attack.json", "../done", "/etc/passwd")]
@@ -199,7 +199,7 @@ def _is_inside(name: str) -> bool:
 
 
 def settings_of(folder: Path) -> bytes:
-    """The bytes of `recipe.json`, which distinguish files from those of another run; none if it cannot be read."""
+    """Return the bytes of `recipe.json`, which distinguish files of different runs; empty if it cannot be read."""
     try:
         return read_limited(folder / RECIPE, MOST_FACTS, links=False)
     except OSError:
@@ -207,13 +207,13 @@ def settings_of(folder: Path) -> bytes:
 
 
 def damaged(folder: Path, name: str, fault: str) -> DamagedError:
-    """The error for a file that cannot be used."""
+    """Return the error for a file that cannot be used."""
     sentence = f"{folder} is damaged: {name} {fault}. Restore the file, or delete the folder and run again."
     return DamagedError(sentence, name, fault)
 
 
 def json_bytes(content: dict[str, Any]) -> bytes:
-    """The bytes of a JSON file."""
+    """Serialize an object as the bytes of a JSON file."""
     return f"{json.dumps(content, indent=1)}\n".encode()
 
 

@@ -25,7 +25,7 @@ def own(root: Path, *names: str, wait: float = 0.0) -> Iterator[Path]:
 
     Args:
         root: an existing or new folder, which may be a link.
-        names: the folders below it, which may not be links.
+        names: the folders below it, which must not be links.
         wait: seconds to wait for another process.
     """
     folder = root.joinpath(*names)
@@ -60,5 +60,5 @@ def _describe_owner(folder: Path) -> str:
 
 
 def unwritable(folder: Path, error: OSError) -> FolderError:
-    """The error for a folder that cannot be written."""
+    """Return the error for a folder that cannot be written."""
     return FolderError(f"cannot write to {folder} ({error.strerror}): choose another folder with --out.")

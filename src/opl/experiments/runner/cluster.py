@@ -25,10 +25,10 @@ PACKAGES = ("torch", "numpy")
 def start_child(task: Task, environment: Mapping[str, str]) -> Any:
     """Start a task on this machine of a cluster.
 
-    A run starts its own processes, so it must not take the batch job around it for its launcher.
+    A run starts its own processes, so it must not mistake the batch job around it for its launcher.
     """
-    here = {name: value for name, value in os.environ.items() if name != "SLURM_NTASKS"}
-    return start_python(task.arguments, task.resources.cpus, {**here, **environment}, task.log)
+    inherited = {name: value for name, value in os.environ.items() if name != "SLURM_NTASKS"}
+    return start_python(task.arguments, task.resources.cpus, {**inherited, **environment}, task.log)
 
 
 def import_engine(package: str, extra: str) -> Any:
@@ -43,7 +43,7 @@ def import_engine(package: str, extra: str) -> Any:
 
 
 def opl_variables() -> dict[str, str]:
-    """The settings in the environment of this process that tasks on other machines need too."""
+    """Return the `OPL_*` environment variables of this process, which tasks on other machines need too."""
     return {name: value for name, value in os.environ.items() if name.startswith("OPL_")}
 
 
@@ -66,7 +66,7 @@ def describe_machine(token_file: str) -> Machine:
 
 
 def versions() -> dict[str, str]:
-    """The versions that affect the numbers of a run."""
+    """Return the versions that affect the numbers of a run."""
     return {"opl": __version__, "python": platform.python_version()} | {name: version(name) for name in PACKAGES}
 
 
@@ -86,18 +86,19 @@ def check_machines(folder: Path, describe: Callable[[str], Iterable[Machine]]) -
         machines = {(machine.host, machine.token): machine for machine in describe(str(file))}.values()
     finally:
         file.unlink(missing_ok=True)
-    blind = sorted({machine.host for machine in machines if machine.token != token})
-    if blind:
+    hosts = sorted({machine.host for machine in machines if machine.token != token})
+    if hosts:
         raise FolderError(
-            f"{folder} is not visible on {', '.join(blind)}: choose a folder with --out that all machines of the "
+            f"{folder} is not visible on {', '.join(hosts)}: choose a folder with --out that all machines of the "
             "cluster share."
         )
     here = versions()
     for machine in machines:
-        other = [f"{name} {machine.versions.get(name)} (here: {ours})" for name, ours in here.items()
-                 if machine.versions.get(name) != ours]  # fmt: skip
-        if other:
-            print(f"{machine.host} has other versions, so its numbers may differ: {', '.join(other)}", file=sys.stderr)
+        different = [f"{name} {machine.versions.get(name)} (here: {ours})" for name, ours in here.items()
+                     if machine.versions.get(name) != ours]  # fmt: skip
+        if different:
+            text = f"{machine.host} has other versions, so its numbers may differ: {', '.join(different)}"
+            print(text, file=sys.stderr)
 
 
 class Cluster(Executor):
@@ -137,7 +138,7 @@ class Cluster(Executor):
 
     @abstractmethod
     def connect(self) -> None:
-        """Connect to the cluster; raise an error that says what is missing if there is none."""
+        """Connect to the cluster; if there is none, raise an error that names what is missing."""
 
     @abstractmethod
     def describe_machines(self, token_file: str) -> Iterable[Machine]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 INTERVAL = 0.5
 """Seconds between two refreshes."""
 BAR, NARROW, NARROWEST = 20, 70, 44
-"""Columns of a bar; of terminals too narrow for speeds; and of terminals too narrow for bars."""
+"""Columns of a bar, and the least columns of a terminal for speeds and for bars."""
 
 
 class Step(NamedTuple):
@@ -52,15 +52,15 @@ class Line(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """One line for a log."""
+        """Return one line for a log."""
 
     @abstractmethod
     def conclude(self) -> str:
-        """One line for a terminal, at the end."""
+        """Return one line for a terminal, at the end."""
 
     @abstractmethod
     def step(self) -> Step:
-        """Its progress."""
+        """Return its progress."""
 
 
 class Display:
@@ -69,7 +69,7 @@ class Display:
     Args:
         lines: all tasks.
         left: estimates the seconds left from the number of running tasks; None if unknown.
-        whole: on a terminal, show one bar for all tasks instead.
+        whole: on a terminal, show a single bar for all tasks.
     """
 
     def __init__(self, lines: Sequence[Line], left: Callable[[int], float | None], whole: bool = False) -> None:
@@ -133,7 +133,7 @@ class Display:
 
 
 def count(lines: Sequence[Line]) -> str:
-    """The number of tasks that are done, and that failed."""
+    """Describe how many tasks are done, and how many failed."""
     done = sum(line.state == "done" for line in lines)
     failed = sum(line.ended for line in lines) - done
     return f"{done}/{len(lines)} done" + (f", {failed} failed" if failed else "")
@@ -142,7 +142,7 @@ def count(lines: Sequence[Line]) -> str:
 def render_whole(
     width: int, lines: Sequence[Line], left: Callable[[int], float | None], spent: float
 ) -> "RenderableType":
-    """One bar for all tasks: the time spent, as a share of the whole time as it is estimated now."""
+    """Render one bar for all tasks: the time spent as a share of the estimated total."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -156,7 +156,7 @@ def render_whole(
 
 
 def render(console: "Console", lines: Sequence[Line], left: Callable[[int], float | None]) -> "RenderableType":
-    """The count and the bars of running tasks, as many as fit the height of the terminal."""
+    """Render the counts, and as many bars of running tasks as fit the height of the terminal."""
     from rich.console import Group
     from rich.text import Text
 
@@ -177,7 +177,7 @@ def render(console: "Console", lines: Sequence[Line], left: Callable[[int], floa
 
 
 def _bars(width: int, lines: Sequence[Line]) -> "Table":
-    """A row per task: name, bar, progress and speed; long names are wrapped."""
+    """Render a row per task: name, bar, progress and speed; long names are wrapped."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text

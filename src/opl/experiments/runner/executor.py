@@ -20,7 +20,7 @@ from ..training.stopping import child_environment
 OPL = ("-m", "opl")
 """The arguments of Python for one `opl` command."""
 GRACE = 15.0
-"""Seconds between SIGTERM, on which a run saves a checkpoint, and SIGKILL."""
+"""Seconds between SIGTERM, after which a run saves a checkpoint and ends within 9 s, and SIGKILL."""
 State = Literal["queued", "running", "done", "failed", "skipped"]
 ENDED: tuple[State, ...] = ("done", "failed", "skipped")
 
@@ -105,7 +105,7 @@ def end_processes(processes: Iterable[Any]) -> None:
 
 
 class Executor(ABC):
-    """Executes tasks in the order given, after the tasks that they need; a backend starts tasks and reports states.
+    """Executes tasks in order, after the tasks that they need; a backend starts tasks and reports states.
 
     Leaving its context decides what happens to tasks that have not ended; after an exception, they may still run on a
     cluster.
@@ -144,7 +144,7 @@ class Executor(ABC):
         """End all tasks that have not ended."""
 
     def can_start(self) -> bool:
-        """Whether another task can be started; a cluster queues any number."""
+        """Return whether another task can be started; a cluster queues any number."""
         return True
 
     def submit(self, task: Task) -> None:
@@ -168,14 +168,14 @@ class Executor(ABC):
             for name, task in list(self.running.items()):
                 state = self.state(name)
                 if state == "failed" and self._needs(task) & {"failed", "skipped"}:
-                    state = "skipped"  # by the cluster, which had it ahead of time
+                    state = "skipped"  # the cluster, which had it ahead of time, never started it
                 if state in ENDED:
                     del self.running[name]
                 yield from self._change(name, state)
             time.sleep(self.interval if self.running else 0)
 
     def _needs(self, task: Task) -> set[State]:
-        """The states of the tasks that must be done before."""
+        """Return the states of the tasks that must be done first."""
         return {self.states.get(name, "done") for name in task.after}
 
     def _change(self, name: str, state: State) -> Iterator[Event]:
@@ -185,7 +185,7 @@ class Executor(ABC):
 
 
 def run_tasks(executor: Executor, tasks: Sequence[Task]) -> dict[str, State]:
-    """Execute tasks; returns their final states by name."""
+    """Execute tasks and return their final states by name."""
     for task in tasks:
         executor.submit(task)
     return {event.name: event.state for event in executor.watch() if event.state in ENDED}

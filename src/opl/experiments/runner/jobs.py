@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
 
 FRESH = 1.0
-"""Seconds for which the progress that was read from a run folder is not read again."""
+"""Seconds before the progress in a run folder is read again."""
 LOGS = ".measures"
-"""The folder beside the runs for the output of measures."""
+"""The folder next to the runs for the output of measures."""
 RunMeasure = tuple[RunFolder, tuple[str, ...]]
 """A run to measure, and the arguments that follow `opl evaluate RUN`."""
 
@@ -48,7 +48,7 @@ class Job(Line):
     epochs: int
     folder: RunFolder
     after: str = ""
-    """The recipe whose run must be finished before."""
+    """The recipe whose run must be finished first."""
     until: int = 0
     """The number of epochs after which it pauses; 0 for the end."""
     cost: float = 0.0
@@ -73,7 +73,7 @@ class Job(Line):
         return f"{self.recipe} seed {self.seed}"
 
     def describe(self) -> str:
-        """One line for a log."""
+        """Return one line for a log."""
         text = f"{self.name}: {self.state}"
         reached = self.reached()
         if self.state in ("running", "done") and reached.epochs:
@@ -84,13 +84,13 @@ class Job(Line):
         return text
 
     def conclude(self) -> str:
-        """One line for a terminal, at the end."""
+        """Return one line for a terminal, at the end."""
         val = self.reached().val
         accuracy = f", val {val:.2f} %" if self.state == "done" and val is not None else ""
         return f"{self.name}: {self.state}{f' in {format_seconds(self.took)}' if self.took else ''}{accuracy}"
 
     def reached(self) -> JobProgress:
-        """The progress that its folder shows; if the folder cannot be read at this moment, the progress read before."""
+        """Return the progress that its folder shows, or the last known progress if the folder cannot be read now."""
         if self.read is None or (not self.ended and time.monotonic() - self.read >= FRESH):
             self.read = time.monotonic()
             with suppress(OplError, OSError, ValueError, LookupError):  # it may be written at this moment
@@ -101,13 +101,13 @@ class Job(Line):
         return self.known
 
     def step(self) -> Step:
-        """The progress for a bar on the terminal."""
+        """Return the progress for a bar on the terminal."""
         reached = self.reached()
         speed = f"{reached.images_per_second:.0f} images/s" if reached.epochs else ""
         return Step(reached.epochs, self.last, f"epoch {reached.epochs}/{self.last}", speed)
 
     def task(self, argv: tuple[str, ...], resources: Resources) -> Task:
-        """The command that trains it."""
+        """Create its folder and return the command that trains it."""
         self.folder.create()
         before = (f"{self.after} seed {self.seed}",) if self.after else ()
         return Task(self.name, argv, self.folder.log_file, before, resources)
@@ -128,7 +128,7 @@ class Job(Line):
 
 
 def jobs_of(item: Item, scale: str, seeds: int, out: Path, look_up: Callable[[str], "Recipe"]) -> list[Job]:
-    """The runs of a table: all rows of a seed, then the next seed, so that an early stop leaves whole pairs.
+    """Return the runs of a table: all rows of a seed, then the next seed, so that an early stop leaves complete pairs.
 
     Runs that a row needs, or that are members of its family, are included even if they are not rows.
     """
@@ -142,14 +142,14 @@ def jobs_of(item: Item, scale: str, seeds: int, out: Path, look_up: Callable[[st
 
 
 def _chain(name: str, look_up: Callable[[str], "Recipe"]) -> list[str]:
-    """A recipe, preceded by the recipes that it needs and the members of its family."""
+    """Return a recipe name, preceded by the recipes that it needs and the members of its family."""
     recipe = look_up(name)
     before = (*((recipe.after,) if recipe.after else ()), *recipe.members)
     return [*(needed for other in before for needed in _chain(other, look_up)), name]
 
 
 def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE) -> list[Job]:
-    """Train the unfinished runs by `opl train`; returns the runs that failed."""
+    """Train the unfinished runs with `opl train`; return the runs that failed."""
     options = ("--scale", scale, "--out", str(out), "--wait", str(executor.patience))
     argvs = [("train", job.recipe, "--seed", str(job.seed), *options) for job in jobs]
     return run_jobs(jobs, argvs, executor, resources)
@@ -162,7 +162,7 @@ def run_jobs(
     resources: Resources,
     display: Display | None = None,
 ) -> list[Job]:
-    """Train the unfinished runs by `opl` commands with these arguments; returns the runs that failed.
+    """Train the unfinished runs with these arguments of `opl`; return the runs that failed.
 
     Their progress is shown on a new display, or on the display that the caller has opened.
     """
@@ -206,9 +206,9 @@ def seconds_left(jobs: Sequence[Job], parallel: int) -> float | None:
 def _epoch_seconds(job: Job, jobs: Iterable[Job], speeds: dict[str, float]) -> float | None:
     if job.name in speeds:
         return speeds[job.name]
-    alike = [speeds[other.name] for other in jobs if other.recipe == job.recipe and other.name in speeds]
-    if alike or speeds:
-        return fmean(alike or speeds.values())
+    same_recipe = [speeds[other.name] for other in jobs if other.recipe == job.recipe and other.name in speeds]
+    if same_recipe or speeds:
+        return fmean(same_recipe or speeds.values())
     return job.cost / job.epochs if job.cost else None
 
 
@@ -229,15 +229,15 @@ class MeasureJob(Line):
         return " ".join((self.folder.path.parent.name, self.folder.path.name, *self.argv))
 
     def describe(self) -> str:
-        """One line for a log."""
+        """Return one line for a log."""
         return f"{self.name}: measuring"
 
     def conclude(self) -> str:
-        """One line for a terminal, at the end."""
+        """Return one line for a terminal, at the end."""
         return f"{self.name}: {self.state} in {format_seconds(self.took)}"
 
     def step(self) -> Step:
-        """The time since its start."""
+        """Return the time since its start."""
         return Step(0, 0, format_seconds(time.monotonic() - self.began))
 
     def follow(self, event: Event) -> None:
@@ -262,7 +262,7 @@ class MeasureJob(Line):
 def measure_all(
     item: Item, jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE
 ) -> list[Job]:
-    """Measure what a table or figure needs beside the results of its runs; returns the runs whose measure failed.
+    """Measure what a table or figure needs besides the results of its runs; return the runs with failed measures.
 
     Only rows are measured, not the runs that they need.
     """
@@ -278,9 +278,9 @@ def measure_all(
 def evaluate_all(
     wanted: Callable[[], list[RunMeasure]], out: Path, executor: Executor, resources: Resources
 ) -> list[RunMeasure]:
-    """Evaluate runs with the arguments that follow `opl evaluate RUN`; returns those that failed.
+    """Evaluate runs with the arguments that follow `opl evaluate RUN`; return the failed measures.
 
-    One process at a time evaluates the runs of a folder. `wanted` is called again after waiting for another.
+    One process at a time evaluates the runs of a folder. `wanted` is called again after waiting for another process.
     """
     measures: dict[str, MeasureJob] = {}
     if not wanted():
@@ -289,7 +289,7 @@ def evaluate_all(
         for folder, argv in wanted():
             measure = MeasureJob(folder, argv, logs / f"{len(measures)}.txt")
             measures[measure.name] = measure
-            measure.log.unlink(missing_ok=True)  # of a process that was killed
+            measure.log.unlink(missing_ok=True)  # left by a process that was killed
             executor.submit(Task(measure.name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
         listed = list(measures.values())
         with Display(listed, lambda running: _measuring_left(listed, running)) as display:
@@ -310,14 +310,14 @@ def _measuring_left(measures: list[MeasureJob], parallel: int) -> float | None:
 
 
 def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
-    """The arguments after `opl evaluate RUN` for all arrays and measures that the item needs and the run lacks."""
+    """Return the arguments after `opl evaluate RUN` for arrays and measures that the item needs and the run lacks."""
     arrays = [(protocol_of(name),) for name in ARRAYS.get(item.figure, ()) if job.folder.outputs(name) is None]
     measures = [measure for measure in item.measures if scale in measure.scales]
     return [*arrays, *(measure.argv for measure in measures if not _is_measured(job.folder, measure))]
 
 
 def _is_measured(folder: RunFolder, measure: Measure) -> bool:
-    """Whether a run has all numbers of a measure, with the settings of the table."""
+    """Return whether a run has all numbers of a measure, with the settings of the table."""
     if not all(map(folder.has_measure, measure.names)):
         return False
     pairs = zip(measure.names, measure.settings, strict=False)

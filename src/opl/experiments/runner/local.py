@@ -18,7 +18,7 @@ class Local(Executor):
     """Executes tasks `parallel` at a time, which share cores and accelerators.
 
     No exception leaves a process behind, and if this process is killed, its children end too. With `warm`, tasks are
-    executed in worker processes that live on, for tasks that take less time than importing torch; if a worker dies,
+    executed in worker processes that stay alive, for tasks that take less time than importing torch; if a worker dies,
     only its task fails.
     """
 
@@ -42,7 +42,7 @@ class Local(Executor):
         self.cancelled = True
 
     def can_start(self) -> bool:
-        """Whether a slot is free."""
+        """Return whether a slot is free."""
         return len(self.slots) < self.parallel
 
     def start(self, task: Task) -> State:

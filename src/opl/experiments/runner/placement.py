@@ -37,7 +37,7 @@ class Placement:
     time: Annotated[int, Range(1, 10**6)] = 1440
     """Minutes until SLURM requeues a run, which then resumes."""
     on_interrupt: Literal["leave", "cancel"] = "leave"
-    """What Ctrl-C does with runs on a cluster: leave them running, or cancel them."""
+    """What Ctrl-C does to runs on a cluster: leave them running, or cancel them."""
 
     @property
     def resources(self) -> Resources:
@@ -80,8 +80,8 @@ def _sigterm_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, usual)
+        signal.signal(signal.SIGTERM, previous)

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: that of `RAY_ADDRESS`, or one on this machine for as long as the command runs.
+"""Tasks on a Ray cluster: the one at `RAY_ADDRESS`, or a new one on this machine while the command runs.
 
 Ray starts a task after the tasks that it needs, and restarts it elsewhere if its machine is lost. Tasks belong to an
 actor on the head node, which on an existing cluster outlives the command, so that the same command re-attaches to them.
@@ -52,7 +52,7 @@ class Keeper:
         self.results[task.name] = remote.remote(task, environment, self.actor, *before)
 
     def count_start(self, name: str) -> None:
-        """Note that a task has started."""
+        """Count a start of a task."""
         self.starts[name] += 1
 
     def progress(self, name: str) -> tuple[State, int, str]:
@@ -68,7 +68,7 @@ class Keeper:
         return "done", starts, ""
 
     def is_idle(self) -> bool:
-        """Whether all tasks have ended."""
+        """Return whether all tasks have ended."""
         return not self.results
 
     def cancel(self) -> None:
@@ -128,12 +128,12 @@ class RayCluster(cluster.Cluster):
             ) from error
 
     def start(self, task: Task) -> State:
-        """Submit a task; the task of an earlier command that has not ended is found again."""
+        """Submit a task, or re-attach to it if an earlier command submitted it and it has not ended."""
         self.ray.get(self.keeper.submit.remote(task, cluster.opl_variables()))
         return "queued"
 
     def state(self, name: str) -> State:
-        """Return the state of a task; one that starts again after the loss of its machine is announced again."""
+        """Return the state of a task; announce a task again that restarts after the loss of its machine."""
         state, starts, self.reasons[name] = self.ray.get(self.keeper.progress.remote(name))
         if starts > self.starts.get(name, 0):
             self.starts[name], self.states[name] = starts, "queued"

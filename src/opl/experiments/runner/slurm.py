@@ -1,6 +1,6 @@
-"""Tasks as SLURM jobs, by submitit: requeued after preemption or a timeout, and found again by their job ids.
+"""Tasks as SLURM jobs, by submitit: requeued after preemption or a timeout, and identified by job ids.
 
-Jobs and this process exchange JSON files in `.slurm` beside the runs: submitit's own results are pickles, which must
+Jobs and this process exchange JSON files in `.slurm` next to the runs: submitit's own results are pickles, which must
 not be loaded from a folder that others may have written to.
 """
 
@@ -32,12 +32,12 @@ class Run:
         self.child: Any = None
 
     def __call__(self) -> None:
-        """Execute the task; an error tells SLURM of a failure, so that dependent jobs are not started."""
+        """Execute the task; raise an error if it fails, so that SLURM does not start dependent jobs."""
         write_whole(self.note, json.dumps("running"))
         self.child = cluster.start_child(self.task, self.environment)
         code = self.child.wait()
         end_processes([self.child])
-        if code == TERMINATED:  # by a preemption, whose other signals are on their way
+        if code == TERMINATED:  # by a preemption, which is about to send other signals
             time.sleep(REPRIEVE)
         write_whole(self.note, json.dumps("failed" if code else "done"))
         if code:
@@ -59,8 +59,8 @@ def write_description(token_file: str, answer: Path) -> None:
 class Slurm(cluster.Cluster):
     """Executes tasks as SLURM jobs.
 
-    The engine `local` runs jobs as processes of this machine, for tests. `queue` are parameters of submitit for all
-    jobs; empty ones are left out.
+    The engine `local` runs jobs as processes of this machine, for tests. `queue` holds submitit parameters
+    for all jobs; empty values are left out.
     """
 
     name = "SLURM"
@@ -96,11 +96,11 @@ class Slurm(cluster.Cluster):
         except BaseException:
             job.cancel()
             raise
-        described = _read(answer)
-        return [cluster.Machine(*described) if described else cluster.Machine("the machine of a SLURM job", "", {})]
+        description = _read(answer)
+        return [cluster.Machine(*description) if description else cluster.Machine("the machine of a SLURM job", "", {})]
 
     def start(self, task: Task) -> State:
-        """Submit the job of a task, after those in its `after`; the job of an earlier command is found again."""
+        """Submit the job of a task, after the jobs in its `after`, or re-attach to the job of an earlier command."""
         ids, note = _read(self.home / JOBS) or {}, self._note(task.name)
         if task.name in ids:
             self.jobs[task.name] = self.kind(self.home / "%j", ids[task.name])
@@ -121,12 +121,12 @@ class Slurm(cluster.Cluster):
         return "queued"
 
     def state(self, name: str) -> State:
-        """Return the state that a job has written; a job that is over without one has failed."""
-        over = self.jobs[name].done()  # before its note is read, which it writes before it ends
+        """Return the state that a job has written; a job that ended without one has failed."""
+        ended = self.jobs[name].done()  # checked before reading its note, which it writes before it ends
         state = _read(self._note(name))
         if state in ENDED:
             return state  # type: ignore[no-any-return]
-        return "failed" if over else "running" if state == "running" else "queued"
+        return "failed" if ended else "running" if state == "running" else "queued"
 
     def cancel(self) -> None:
         """End all jobs."""
@@ -138,7 +138,7 @@ class Slurm(cluster.Cluster):
 
 
 def _read(file: Path) -> Any:
-    """The content of a JSON file; None if there is none, or it is no JSON."""
+    """Read a JSON file; return None if it is missing or not JSON."""
     try:
         return read_json(file, links=False)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The execution of a search: trials are runs without a test, resumed from what is on disk; and their summary."""
+"""The execution of a search: trials are runs without a test, which can be resumed; and their summary."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ DEFINITION = "search.json"
 
 @dataclass(frozen=True)
 class Execution:
-    """What is searched, and in which folder."""
+    """A search: how it builds recipes, its folder, its metric, and when it prunes."""
 
     build: Callable[[list[str]], "Recipe"]
     """Return the recipe with the settings changed by flags."""
@@ -41,15 +41,15 @@ class Execution:
         return trials
 
     def _run_batch(self, batch: Sequence[Trial], sampler: Sampler, executor: Executor, resources: Resources) -> None:
-        alive = list(batch)
+        running = list(batch)
         for epoch in (*self.prune_at, 0):
-            self._train(alive, epoch, executor, resources)
-            for trial in alive:
+            self._train(running, epoch, executor, resources)
+            for trial in running:
                 self._measure(trial, epoch)
-            alive = [trial for trial in alive if not trial.outcome]
-            for trial in sampler.prune(alive, epoch) if epoch else []:
+            running = [trial for trial in running if not trial.outcome]
+            for trial in sampler.prune(running, epoch) if epoch else []:
                 trial.outcome = "pruned"
-            alive = [trial for trial in alive if not trial.outcome]
+            running = [trial for trial in running if not trial.outcome]
         for trial in batch:
             sampler.tell(trial)
 

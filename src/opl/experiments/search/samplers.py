@@ -13,10 +13,10 @@ from ...errors import OplError, OptionError
 from ..files import open_regular
 
 POINTS = 5
-"""The number of values of a range on a grid, unless the range says how many."""
+"""The number of values of a range on a grid, unless the range sets it."""
 HELP = "write NAME=LOW:HIGH, NAME=LOW:HIGH:log, NAME=LOW:HIGH:7 (points of a grid) or NAME=A,B,C"
 FORBIDDEN = ("name", "seed", "scale", "changes", "oracle", "after", "inherit", "log", "devices", "nodes")
-"""Settings that identify a run or say where it is executed; they do not change how a network is trained."""
+"""Settings that identify a run or its place of execution; they do not change how a network is trained."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Sampler(Protocol):
     """Proposes trials, and decides which are stopped early."""
 
     def propose(self) -> list[Trial]:
-        """Return the trials to run next, unfinished ones of an earlier search first; none if there are no more."""
+        """Return the trials to run next, unfinished trials of an earlier search first; empty if there are no more."""
         ...
 
     def prune(self, trials: Sequence[Trial], epoch: int) -> list[Trial]:
@@ -147,7 +147,7 @@ class Sampler(Protocol):
         ...
 
     def importance(self, trials: Sequence[Trial]) -> dict[str, float]:
-        """Return which share of the differences each setting explains; empty if there are too few trials."""
+        """Return the share of the differences that each setting explains; empty if there are too few trials."""
         ...
 
 
@@ -168,7 +168,7 @@ class Goal(NamedTuple):
 
 
 class Grid:
-    """Proposes all combinations at once; of those that reach an epoch of pruning, the better half continues."""
+    """Proposes all combinations at once; of the trials that reach an epoch of pruning, the better half continues."""
 
     def __init__(self, space: Sequence[Setting], goal: Goal) -> None:
         self.goal, self.names = goal, [setting.name for setting in space]
@@ -183,18 +183,18 @@ class Grid:
         return trials
 
     def prune(self, trials: Sequence[Trial], epoch: int) -> list[Trial]:
-        """Return the worse half; of tied trials, those with higher numbers."""
+        """Return the worse half; of tied trials, the higher numbers."""
         order = sorted(trials, key=lambda trial: (-self.goal.sign * trial.early[epoch], trial.number))
         return order[math.ceil(len(order) / 2) :]
 
     def tell(self, trial: Trial) -> None:
-        """A grid learns nothing from its trials."""
+        """Ignore a finished trial: a grid learns nothing."""
 
     def importance(self, trials: Sequence[Trial]) -> dict[str, float]:
         """Return the variance of the means over each setting's values, as a share of the variance of all trials.
 
-        On a full grid, these are the main effects of an analysis of variance. With pruning, trials are compared after
-        the first epoch of it, which all of them reached.
+        On a full grid, these are the main effects of an analysis of variance. With pruning, trials are compared at
+        the first epoch of pruning, which all of them reached.
         """
         first = min((epoch for trial in trials for epoch in trial.early), default=0)
         reached = [(trial, trial.early.get(first) if first else trial.value) for trial in trials]
@@ -247,11 +247,11 @@ class OptunaSampler:
         """Return a batch, unfinished trials of the journal first."""
         from optuna.samplers import TPESampler
 
-        old = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number not in self.known]
-        if not old:
-            made = len(self.study.get_trials(deepcopy=False))
-            self.study.sampler = TPESampler(seed=self.seed + made, n_startup_trials=max(5, self.batch))
-            proposed = [self.study.ask() for _ in range(min(self.batch, self.count - made))]
+        pending = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number not in self.known]
+        if not pending:
+            total = len(self.study.get_trials(deepcopy=False))
+            self.study.sampler = TPESampler(seed=self.seed + total, n_startup_trials=max(5, self.batch))
+            proposed = [self.study.ask() for _ in range(min(self.batch, self.count - total))]
             for trial, setting in itertools.product(proposed, self.space):
                 if setting.choices:
                     trial.suggest_categorical(setting.name, setting.choices)
@@ -259,11 +259,11 @@ class OptunaSampler:
                     trial.suggest_int(setting.name, int(setting.low), int(setting.high), log=setting.log)
                 else:
                     trial.suggest_float(setting.name, setting.low, setting.high, log=setting.log)
-            old = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number not in self.known]
-        self.known |= {trial.number for trial in old}
+            pending = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number not in self.known]
+        self.known |= {trial.number for trial in pending}
         return [
             Trial(trial.number, {setting.name: _value(setting, trial.params) for setting in self.space})
-            for trial in old
+            for trial in pending
         ]
 
     def prune(self, trials: Sequence[Trial], epoch: int) -> list[Trial]:
@@ -277,7 +277,7 @@ class OptunaSampler:
         return pruned
 
     def tell(self, trial: Trial) -> None:
-        """Tell Optuna of a finished trial, unless the journal has it."""
+        """Report a finished trial to Optuna, unless the journal has it."""
         from optuna.trial import TrialState
 
         if self._running(trial) is not None:

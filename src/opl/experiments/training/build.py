@@ -28,18 +28,18 @@ def parse_recipe(content: dict[str, Any]) -> Recipe:
     """Rebuild a recipe from the output of `to_json`."""
     recipe = from_json(content, Recipe, KINDS)
     if not isinstance(recipe, Recipe):
-        raise OptionError(f"a {type(recipe).__name__} is no recipe: the file it comes from was damaged.")
+        raise OptionError(f"a {type(recipe).__name__} is not a recipe: its file is damaged; restore or delete it.")
     return recipe
 
 
 def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run with those added, as their defaults, that are newer than the run.
+    """Return the settings of a run, completed by the defaults of settings that are newer than the run.
 
-    So the default of a new setting must mean what was done before it existed.
+    Therefore the default of a new setting must mean what was done before it existed.
     """
     try:
         completed: dict[str, Any] = to_json(parse_recipe(settings))
-    except OplError:  # a setting that is gone, or a file that is no recipe
+    except OplError:  # a removed setting, or not a recipe
         return settings
     return completed
 
@@ -47,13 +47,13 @@ def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
 def build_model(recipe: Recipe, settings: Model | None = None) -> Network:
     """Build the model of a recipe, initialized from its seed; the global random state is unchanged.
 
-    `settings` are those of the model with what runs have found for it; without them, the recipe's are taken.
+    `settings` are the model's settings completed from an earlier run; without them, the recipe's are used.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Purpose.MODEL.seed(recipe.seed))
         model = (settings or recipe.model).build(recipe.data.channels, recipe.data.num_classes)
         if not isinstance(model, Network):
-            raise OptionError(f"{type(recipe.model).__name__} builds no Network: let its build return one.")
+            raise OptionError(f"{type(recipe.model).__name__} does not build a Network: return one from build.")
         if recipe.method.head is not None:
             model.fc = recipe.method.head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
     if recipe.normalize == "model":
@@ -88,7 +88,7 @@ def initialize(recipe: Recipe, model: Network, before: Network | None) -> str:
 
 
 def fit_first_layer(recipe: Recipe, model: Network, train: Images) -> None:
-    """Compute the first layer of a model that has one from the first training images, normalized as in training."""
+    """Compute the whitening layer of a model, if any, from the first training images, normalized as in training."""
     if isinstance(model, WhitenedNetwork):
         mean, std = (input_statistics if recipe.normalize == "none" else image_statistics)(recipe)
         pixels, _ = train.take(torch.arange(min(IMAGES, len(train))))
@@ -98,7 +98,7 @@ def fit_first_layer(recipe: Recipe, model: Network, train: Images) -> None:
 def inherit(model: Network, before: Network, recipe: Recipe) -> None:
     """Copy the weights of an earlier run, including the classifier unless the recipe sets `new_head`.
 
-    The model keeps its own normalization, because its data may differ from those of the earlier run, and its adapters,
+    The model keeps its own normalization, because its data may differ from the earlier run's, and its adapters,
     which are new.
     """
     fcs = [network.fc for network in (model, before)]
@@ -117,7 +117,7 @@ def inherit(model: Network, before: Network, recipe: Recipe) -> None:
 
 
 def synchronize_batch_norm(recipe: Recipe, model: Network, device: torch.device) -> Network:
-    """Have BatchNorm use the statistics of the global batch, if the recipe says so; the weights keep their names."""
+    """Make BatchNorm use the statistics of the global batch, if the recipe says so; the weights keep their names."""
     if not recipe.sync_batch_norm or recipe.devices * recipe.nodes == 1:
         return model
     if device.type == "cpu":
@@ -138,7 +138,7 @@ def build_objective(
         torch.manual_seed(Purpose.OBJECTIVE.seed(recipe.seed))
         objective = recipe.method.build(shape)
     if not isinstance(objective, Objective):
-        raise OptionError(f"{type(recipe.method).__name__} builds no Objective: let its build return one.")
+        raise OptionError(f"{type(recipe.method).__name__} does not build an Objective: return one from build.")
     return objective
 
 
@@ -148,7 +148,7 @@ def class_counts(recipe: Recipe, train: Images) -> Tensor:
 
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
-    """Return the batches of this process; with `alone`, those of the whole part."""
+    """Return the batches of this process; with `alone`, the batches of the whole part."""
     mean, std = input_statistics(recipe)
     return Batches(
         part,
@@ -172,7 +172,7 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
 
 
 def input_statistics(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the mean and std that images are normalized with before the model; 0 and 1 if they are not."""
+    """Return the mean and std that images are normalized with before the model; 0 and 1 if not normalized there."""
     if recipe.normalize == "data":
         return image_statistics(recipe)
     return (0.0,) * recipe.data.channels, (1.0,) * recipe.data.channels

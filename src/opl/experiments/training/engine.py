@@ -1,4 +1,4 @@
-"""Devices, precision, strategy and the processes of one run, through Lightning Fabric; and what they run on."""
+"""Devices, precision, strategy and the processes of one run, through Lightning Fabric; and their environment."""
 
 import atexit
 import gc
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/eager.py
+import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/normalize.py
 from torch import nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
@@ -33,21 +33,21 @@ SIGNS = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe")
 
 
 def import_fabric() -> Any:
-    """Import Lightning Fabric without torchmetrics, which it would import to read its version alone: 1.5 seconds."""
+    """Import Lightning Fabric without torchmetrics, which it would import, in 1.5 s, only to read its version."""
     from lightning_utilities.core import imports
 
-    usual = imports.compare_version
+    original = imports.compare_version
 
     def compare(package: str, *arguments: Any, **options: Any) -> bool:
         if package == "torchmetrics":
             return find_spec(package) is not None
-        return usual(package, *arguments, **options)
+        return original(package, *arguments, **options)
 
     imports.compare_version = compare
     try:
         import lightning_fabric
     finally:
-        imports.compare_version = usual
+        imports.compare_version = original
     return lightning_fabric
 
 
@@ -95,7 +95,7 @@ def _strategy(recipe: Recipe, timeout: timedelta) -> Any:
 
 
 def _shard(model: nn.Module, mesh: Any, timeout: timedelta) -> nn.Module:
-    """Shard the weights over the processes: those of each direct part of the model together, then the rest."""
+    """Shard the weights over the processes: each direct part of the model together, then the rest."""
     from torch.distributed.fsdp import fully_shard
 
     _set_pg_timeout(timeout, mesh["data_parallel"].get_group())
@@ -110,7 +110,8 @@ def _leave() -> None:
     """Destroy the process group when Python exits, not after a run: the next run of a script would race for its port.
 
     DDP contains reference cycles, so it is garbage-collected first: otherwise it keeps gloo's threads alive, and one of
-    those occasionally aborts the process while Python shuts down. `launch` keeps torch's compiler from doing the same.
+    them occasionally aborts the process while Python shuts down. The early import of torch.distributed.nn.functional
+    keeps torch's compiler from doing the same.
     """
     if torch.distributed.is_initialized():
         end_within(GRACE, 1, "the other processes of the run did not disconnect in time, so this process ended.")
@@ -139,7 +140,7 @@ def _start_ranks(devices: int, nodes: int, cluster: Any) -> None:
 
 
 def _command() -> list[str]:
-    """The command that started this process; a module of ours is not looked for in the current folder."""
+    """Return the command that started this process; modules of opl are not looked up in the current folder."""
     import __main__
 
     name = __main__.__spec__.name if __main__.__spec__ else ""
@@ -167,12 +168,12 @@ def _connect_restarted(backend: str, timeout: timedelta) -> None:
 
 
 def is_first() -> bool:
-    """Whether this is the first process of a run, also before the processes are connected."""
+    """Return whether this is the first process of a run, even before the processes are connected."""
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
 
 
 def describe_loss(error: Exception, timeout: float) -> DistributedError | None:
-    """Return the sentence for an error of a collective; None for any other error."""
+    """Convert an error of a collective to a `DistributedError`; return None for any other error."""
     text = str(error).lower()
     if isinstance(error, OplError) or not isinstance(error, RuntimeError):
         return None

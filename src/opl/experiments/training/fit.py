@@ -69,7 +69,7 @@ def fit(
         state: the state last passed to `save`, to resume from.
         validate: called every `eval_every` epochs and after the last; its numbers are added to the record.
         save: called with the state and the record of each epoch, and inside an epoch with a state and None.
-        watch: called after every step, for instance by a progress bar.
+        watch: called after every step, for instance to show progress.
         stop: the signals that end the run; the state is saved first.
     """
     trained = Trained(fabric, recipe, model, objective, state)
@@ -222,5 +222,5 @@ class _Steps:
         return _Agreement(sums, loss.images, bool(total[0]), signum, bool(total[1]) or counted)
 
     def _buffers(self) -> Iterator[torch.Tensor]:
-        """The buffers of model and objective."""
+        """Return the buffers of model and objective."""
         return chain(self.model.buffers(), self.objective.buffers())

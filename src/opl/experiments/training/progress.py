@@ -17,13 +17,13 @@ from ..terminal import make_console
 from ..types import EpochRecord, Splits
 from .validation import validate_part
 
-WIDE = 60  # columns of a terminal that shows numbers beside the bar
+WIDE = 60  # columns of a terminal that shows numbers next to the bar
 FIGURES_EVERY = 5  # epochs
 FIGURE_IMAGES = 2000  # images used for the figures of a logger
 
 
 def announce_start(recipe: Recipe, terminal: bool = True) -> None:
-    """Print what is about to be loaded at once, on a terminal; a log gets it with `announce_parts`."""
+    """Print what is about to be loaded: at once on a terminal, with `announce_parts` in a log."""
     if _is_terminal() == terminal:
         _print(
             f"{recipe.name} seed {recipe.seed}, scale {recipe.scale}: loading data {recipe.data.name} and network "
@@ -41,7 +41,7 @@ def announce_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, fir
 
 
 def _is_terminal() -> bool:
-    """Whether standard error is a terminal; it is None if it was closed."""
+    """Return whether standard error is a terminal; `sys.stderr` is None if it was closed."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -54,7 +54,7 @@ def _print(sentence: str) -> None:
 
 
 def describe_epoch(record: EpochRecord) -> str:
-    """The numbers of an epoch: of validation images, or of the training images where it was not validated.
+    """Describe the numbers of an epoch: of validation images, or of the training images where it was not validated.
 
     Example:
         >>> describe_epoch({"val/loss": 0.5, "s": 0.81, "d": 0.4, "val/top1": 91.2, "train/entropy": 0.3})
@@ -128,13 +128,13 @@ class Progress:
             self.bar.console.print(numbers)
 
     def _epoch(self, epoch: int) -> str:
-        """The number of an epoch, padded to the width of the last."""
+        """Format the number of an epoch, padded to the width of the last."""
         return f"epoch {epoch + 1:>{len(str(self.recipe.epochs))}}/{self.recipe.epochs}"
 
 
 @contextmanager
 def task_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function of the name of a task, the amount done, and the total: a bar per task, on a terminal alone."""
+    """Yield a function of the name of a task, the amount done, and the total: a bar per task, only on a terminal."""
     from rich.progress import Progress as Bar
 
     tasks: dict[str, Any] = {}
@@ -154,7 +154,7 @@ class RunLogger:
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, splits: Splits) -> None:
         self.fabric, self.recipe, self.splits = fabric, recipe, splits
         self.logger = _open_logger(recipe.log, recipe, folder)
-        if recipe.log == "csv":  # its file is written anew when a run resumes
+        if recipe.log == "csv":  # its file is rewritten when a run resumes
             for record in folder.metrics():
                 self._log_numbers(record)
 
@@ -176,8 +176,8 @@ class RunLogger:
         from matplotlib.figure import Figure
 
         part = self.splits.val if len(self.splits.val) else self.splits.train
-        some = replace(part, rows=part.rows[:FIGURE_IMAGES])
-        arrays = validate_part(self.fabric, self.recipe, model, some, keep=True, alone=True).arrays
+        sample = replace(part, rows=part.rows[:FIGURE_IMAGES])
+        arrays = validate_part(self.fabric, self.recipe, model, sample, keep=True, alone=True).arrays
         figure = Figure(figsize=(5, 4), layout="constrained")
         image = figure.subplots().imshow(np.abs(arrays["similarity"]), vmin=0, vmax=1, cmap="cividis")
         figure.colorbar(image, label="|cosine|")

@@ -74,7 +74,7 @@ class Pause(Exception):
 
 
 def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] | None:
-    """Train and test a recipe in a folder below `out`; finished runs are only read, unfinished ones are resumed.
+    """Train and test a recipe in a folder below `out`; finished runs are only read, unfinished runs are resumed.
 
     Returns the result on the first process, and None on the others and after a pause.
     """
@@ -234,7 +234,7 @@ class _Training:
             self.logger = RunLogger(self.fabric, self.recipe, self.folder, self.splits)
 
     def _validate(self, model: nn.Module) -> dict[str, float]:
-        """Validate after an epoch; the test set is used only if an option that is named for it says so."""
+        """Validate after an epoch; the test set is used only if an option named for it is set."""
         numbers = self._validate_part(model, self.splits.val).numbers
         named = {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
         peeks, oracle = _peeks(self.objective), self.recipe.oracle and len(self.splits.test)
@@ -242,7 +242,7 @@ class _Training:
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
 
     def _save(self, state: dict[str, Any], record: EpochRecord | None) -> None:
-        """Save an epoch, or without a record a state inside one, and pause after the requested epoch."""
+        """Save an epoch or, without a record, a state inside an epoch; pause after the requested epoch."""
         if self.fabric.is_global_zero:
             if record is not None:
                 self._record(state, record)
@@ -323,10 +323,11 @@ def check_recipe(recipe: Recipe) -> None:
 
 def _check_processes(devices: int, nodes: int, environment: Mapping[str, str]) -> None:
     """Raise an error for more processes than this machine can hold, or for nodes without a launcher."""
-    graphics, cores = torch.cuda.device_count(), os.cpu_count() or 1
-    most = graphics or PROCESSES_PER_CORE * cores
+    accelerators, cores = torch.cuda.device_count(), os.cpu_count() or 1
+    most = accelerators or PROCESSES_PER_CORE * cores
     if devices > most:
-        limit = f"{graphics} accelerators" if graphics else f"{cores} cores, for at most {PROCESSES_PER_CORE} each"
+        per_core = f"for at most {PROCESSES_PER_CORE} processes each"
+        limit = f"{accelerators} accelerators" if accelerators else f"{cores} cores, {per_core}"
         raise OptionError(f"devices is {devices}, but this machine has {limit}: must be between 1 and {most}.")
     if nodes > 1 and not any(name in environment for name in LAUNCHERS):
         raise OptionError(
@@ -339,15 +340,15 @@ def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
     """Raise an error before training if a model is to be selected by validation but there are no validation images."""
     method = objective.monitor.startswith("val/")
     if (method or recipe.selection != "last") and not len(splits.val):
-        who = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
+        selector = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
         raise OptionError(
-            f"{who} selects a model by its validation accuracy, but there are no validation images: hold some out, for "
-            "example with --data.val 5000."
+            f"{selector} selects a model by its validation accuracy, but there are no validation images: hold some "
+            "out, for example with --data.val 5000."
         )
 
 
 def _check_blind(recipe: Recipe, objective: Objective, splits: Splits) -> None:
-    """Raise an error before training if a run without a test would look at test images, or has no others."""
+    """Raise an error before training if an untested run would use test images, or has no validation images."""
     if _peeks(objective) or recipe.oracle or recipe.selection == "both":
         raise OptionError(
             f"{recipe.name} uses the test images during training (oracle, selection both, or its method): change these "
@@ -358,7 +359,7 @@ def _check_blind(recipe: Recipe, objective: Objective, splits: Splits) -> None:
 
 
 def _peeks(objective: Objective) -> bool:
-    """Whether the method monitors the test set during training, which only an option named for it enables."""
+    """Return whether the method monitors the test set during training, which only an option named for it enables."""
     return objective.monitor.startswith("test/")
 
 

@@ -1,4 +1,4 @@
-"""Model, objective and optimizer while they are trained: set up on Fabric, as one state to save, and back.
+"""Model, objective and optimizer in training: set up on Fabric, saved as one state, and restored.
 
 A state is the same whatever the strategy and the number of processes: full weights and full optimizer state.
 """
@@ -20,7 +20,7 @@ from ..types import EpochRecord
 
 @dataclass
 class EpochTotals:
-    """How far an epoch is: its next step, and what its record will be made of."""
+    """The progress of an epoch: its next step, and the sums for its record."""
 
     step: int = 0
     images: int = 0
@@ -46,9 +46,9 @@ class EpochTotals:
 
 
 class Trained:
-    """What is trained, from a state or from scratch.
+    """The model, objective and optimizer of a run, from a state or from scratch.
 
-    `network` is the plain model with the full weights, `wrapped` what the objective calls. With FSDP they are two
+    `network` is the plain model with the full weights, and the objective calls `wrapped`. With FSDP they are two
     models, of which the wrapped one has only this process's share; `refresh` brings the network up to date.
     """
 
@@ -62,12 +62,12 @@ class Trained:
         self.shards = recipe.strategy == "fsdp" and fabric.world_size > 1
         module = copy.deepcopy(model) if self.shards else model
         for parameter in module.parameters() if self.shards else ():
-            parameter.data = parameter.data.contiguous()  # which FSDP needs
+            parameter.data = parameter.data.contiguous()  # FSDP needs contiguous weights
         self.wrapped = fabric.setup_module(module)
         model.to(next(module.parameters()).dtype)
         rate = recipe.optimizer.lr
         mults = {module.get_submodule("fc"): recipe.head_lr_mult}
-        if self.shards:  # a group has one kind of tensor
+        if self.shards:  # a group cannot mix sharded and plain tensors
             groups = [*param_groups(module, lr=rate, lr_mults=mults), *param_groups(objective, lr=rate)]
         else:
             groups = param_groups(module, objective, lr=rate, lr_mults=mults)
@@ -77,7 +77,7 @@ class Trained:
             fabric.strategy.precision.load_state_dict(state.get("precision", {}))
 
     def refresh(self) -> None:
-        """Give the network the trained weights, and the same buffers on all processes: those of the first.
+        """Copy the trained weights to the network, and the buffers of the first process to all processes.
 
         All processes call it. The running statistics of BatchNorm differ between processes until then.
         """
@@ -88,7 +88,7 @@ class Trained:
                 dist.broadcast(buffer, 0)
 
     def state(self, epoch: int, totals: EpochTotals | None = None) -> dict[str, Any]:
-        """Return the state after some epochs, or inside the next one; an error if it is not finite.
+        """Return the state after some epochs, or inside the next epoch; raise if it is not finite.
 
         With FSDP all processes call it.
         """
@@ -144,7 +144,7 @@ class Trained:
 
 
 def full(value: Any) -> Any:
-    """Return a sharded tensor in full, which all processes call; anything else as it is."""
+    """Return a sharded tensor in full, for which all processes call this; return any other value unchanged."""
     from torch.distributed.tensor import DTensor
 
     return value.full_tensor() if isinstance(value, DTensor) else value

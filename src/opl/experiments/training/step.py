@@ -24,7 +24,7 @@ ONE_PASS = (
 class Loss(NamedTuple):
     """What a step reports: the loss and its parts, each summed over the images, and the number of images.
 
-    On several processes the sums are those of this process, times the number of processes.
+    On several processes, the sums are over this process's images, times the number of processes.
     """
 
     sums: dict[str, float]
@@ -52,11 +52,11 @@ def add_gradients(
 def add_exact_gradients(
     fabric: Any, model: nn.Module, objective: nn.Module, pieces: Pieces, count: int, prepare: Prepare
 ) -> Loss:
-    """Add up the gradients of mini-batches as if they were one batch, holding the graph of one at a time.
+    """Add up the gradients of mini-batches as if they were one batch, with one graph in memory at a time.
 
-    The model runs twice. The first time it only computes the outputs of all mini-batches, on which the objective gives
-    the gradient of every output; the second time each mini-batch carries its part of that to the weights. Both passes
-    have the same random numbers, and only the second one updates buffers, such as the running statistics of BatchNorm.
+    The model runs twice. The first pass only computes the outputs of all mini-batches, and the objective yields the
+    gradient of every output; the second pass propagates these gradients to the weights, by mini-batch. Both passes
+    use the same random numbers, and only the second one updates buffers, such as the running statistics of BatchNorm.
     """
     listed = list(pieces)
     whole = _join(fabric, [batch for _, batch in listed])
@@ -84,7 +84,7 @@ class CachedOutputs(nn.Module):
 
     def __init__(self, model: nn.Module, pieces: list[tuple[int, Batch]], whole: Batch, prepare: Prepare) -> None:
         super().__init__()
-        self.wrapped = [model]  # in a list, because its weights are not those of this module
+        self.wrapped = [model]  # in a list, so that its weights do not belong to this module
         self.fc = unwrap(model).get_submodule("fc")  # for the penalty of a head
         self.pieces, self.whole, self.prepare = pieces, whole, prepare
         self.sizes = [len(batch.labels) for _, batch in pieces]
@@ -110,7 +110,7 @@ class CachedOutputs(nn.Module):
         return self.output
 
     def labels(self, index: int) -> tuple[Tensor, ...]:
-        """Return the labels of a mini-batch if the objective gives labels to the model."""
+        """Return the labels of a mini-batch if the objective passes labels to the model."""
         return (self.pieces[index][1].labels,) if self.guided else ()
 
     def gradients(self, index: int) -> list[Tensor]:
@@ -133,7 +133,7 @@ class NotFinite(Exception):
 
 
 def watch_outputs(fabric: Any, model: nn.Module) -> Any:
-    """Have the model raise `NotFinite` on all processes for an output that is not finite on one."""
+    """Make the model raise `NotFinite` on all processes if an output is not finite on any of them."""
 
     def check(_: nn.Module, __: Any, output: Output) -> None:
         wrong = sum(float(not torch.isfinite(value).all()) for value in output)
@@ -152,7 +152,7 @@ def add_up(fabric: Any, numbers: list[float]) -> list[float]:
 
 
 def gradients_are_finite(parameters: Iterable[nn.Parameter]) -> bool:
-    """Whether all gradients of some parameters are finite, as far as this process has them."""
+    """Return whether this process's part of all gradients is finite."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norms = [torch.linalg.vector_norm(local(gradient)).item() for gradient in gradients]
     return all(map(math.isfinite, norms))
@@ -166,7 +166,7 @@ def local(value: Tensor) -> Tensor:
 
 
 def _join(fabric: Any, batches: list[Batch]) -> Batch:
-    """Return mini-batches as one batch, in which every image has the same weight."""
+    """Join mini-batches into one batch, in which every image has the same weight."""
     images, labels, rows = (torch.cat(parts) for parts in list(zip(*batches, strict=True))[:3])
     return Batch(images, labels, rows, fabric.world_size / sum(_count(fabric, batch) for batch in batches))
 

@@ -14,7 +14,7 @@ from ...errors import StoppedError
 
 GRACE = 9.0  # seconds from a signal to the end of a process, whatever it is doing
 PARENT = "OPL_PARENT"
-PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 class StopSignals:

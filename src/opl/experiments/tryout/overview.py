@@ -19,12 +19,12 @@ FLAG_WIDTH = 14  # columns
 
 
 def is_imbalanced(facts: "ImageFacts") -> bool:
-    """Whether the largest class has at least three times the images of the smallest."""
+    """Return whether the largest class has at least three times the images of the smallest."""
     return max(facts.per_class) >= IMBALANCED * min(facts.per_class)
 
 
 def describe_images(facts: "ImageFacts") -> dict[str, str]:
-    """Return the images as rows of a table: titles and texts."""
+    """Describe the images as rows of a table: titles and texts."""
     train, val, test = facts.sizes
     counts = dict(zip(facts.class_names, facts.per_class, strict=True))
     largest, smallest = max(counts, key=lambda name: counts[name]), min(counts, key=lambda name: counts[name])
@@ -69,7 +69,7 @@ def warnings_about(facts: "ImageFacts") -> list[str]:
 
 
 def describe_data(facts: "ImageFacts") -> str:
-    """Return images, classes, notes and warnings as one text, for the note below the table."""
+    """Describe images, classes, notes and warnings in one text, for the note below the table."""
     rows = describe_images(facts)
     images = rows["images"].replace(":", " images:", 1)
     return " ".join([f"{images}.", f"{rows['classes']}.", *facts.notes, *warnings_about(facts)])

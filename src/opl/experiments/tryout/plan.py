@@ -16,7 +16,7 @@ MOST_SEEDS = 5
 GOOD_SEEDS = 3
 LEAST_SEEDS = 2
 LEAST_IMAGES, LEAST_PER_CLASS = 200, 10  # for training, when images are left out
-MARGIN = 1.15  # by which runs may exceed the measured time
+MARGIN = 1.15  # factor by which runs may exceed the measured time
 FORWARD = 2.5  # speed of inference relative to training
 NEIGHBORS = 5000  # training images that a finished run passes through its network once more
 EPOCH_SECONDS, END_SECONDS = 0.5, 3.0  # for a checkpoint, and for the files of a finished run
@@ -88,7 +88,7 @@ def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds
 
     Three to five seeds with the wanted epochs, if they fit; otherwise three seeds with at least half the epochs;
     otherwise two seeds with as many epochs as fit. Below the least epochs, training images are left out instead. If
-    epochs or seeds are given, there are exactly as many; given epochs may exceed the budget, in seconds.
+    epochs or seeds are set, they are used exactly, and epochs may then exceed the budget, which is in seconds.
 
     Raises:
         OptionError: not even one seed fits.
@@ -109,7 +109,7 @@ def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds
             return _plan(work, speed, min(work.least, work.wanted), count, images)
     least = work.total(work.least, seeds or LEAST_SEEDS, speed, _least_images(work)) * MARGIN + PAGE_SECONDS
     raise OptionError(
-        f"the time budget is too small: {seeds or LEAST_SEEDS} seeds of {work.arms} runs take about "
+        f"the time budget is too small: {seeds or LEAST_SEEDS} seeds with {work.arms} runs each take about "
         f"{math.ceil(least / 60)} minutes on this machine, plus the preparation: raise --minutes, or lower --epochs."
     )
 
@@ -174,8 +174,8 @@ def run_rounds(
 ) -> Outcome:
     """Run rounds of whole seeds while time is left; the first round is always started.
 
-    The recipe of each run is beside its folder as `<recipe>.json`. Rounds beyond the `planned` ones use time that is
-    left, and late runs are stopped and can be resumed. `expected` are the seconds of the first round.
+    The recipe of each run is next to its folder as `<recipe>.json`. Rounds beyond the `planned` ones use remaining
+    time, and late runs are stopped and can be resumed. `expected` are the seconds of the first round.
     """
     outcome, started_any = Outcome(), False
     displayed = [job for jobs in rounds[:planned] for job in jobs]

@@ -27,7 +27,8 @@ class Preferences:
     weights: str = "auto"
     """Weights to start from: none, or a .safetensors or .pth file with torchvision's names, or a Hub id.
 
-    auto: ImageNet weights of EfficientNet-Lite0 if the extra `pretrained` is installed and images have 48 pixels.
+    auto: EfficientNet-Lite0 with ImageNet weights if the extra `pretrained` is installed and images have 48 pixels or
+    more.
     """
     size: Annotated[int, Range(0, 1024)] = 0
     """Height and width of the images; 0: by the images and the machine."""
@@ -57,7 +58,7 @@ class Preferences:
     """Table column of the labels; by default label, class, category or similar."""
 
     def check_equal(self, chosen: dict[str, Any], folder: object) -> None:
-        """Raise an error if a setting differs from that of an earlier start of the same folder."""
+        """Raise an error if a setting differs from the one in an earlier start of the same folder."""
         default = Preferences()
         for name, value in vars(self).items():
             value = "" if name == "weights" and value == "none" else value

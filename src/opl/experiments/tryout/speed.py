@@ -51,7 +51,7 @@ def measure_speed(recipe: Recipe, seconds: float) -> float:
 
 
 def main(argv: list[str]) -> int:
-    """Measure recipes, and write their speeds and the seconds that it took."""
+    """Measure recipes, and write their speeds and the total seconds."""
     recipes, result = map(Path, argv)
     content = read_json(recipes)
     speeds: list[list[float]] = []

@@ -34,7 +34,7 @@ WORTHWHILE = 1.33  # speedup from which the lower precision is used
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """All settings of a folder of `opl try`, as they are kept there."""
+    """All settings of a folder of `opl try`, as stored there."""
 
     choice: Choice
     seeds: int
@@ -59,7 +59,7 @@ class Arm(NamedTuple):
 
 
 class Trial:
-    """One folder of `opl try`: a first try, and below it those with another weight or gamma of OPL.
+    """One folder of `opl try`: a first try, and below it later tries with another weight or gamma of OPL.
 
     A later try has the images, seeds and all other settings of the first, and is compared with the same runs without
     OPL.
@@ -75,8 +75,8 @@ class Trial:
         self.first = read_chosen(self.home)
         self.folder, self.earlier = self.home, self.first
         chosen = {"weight": wanted.weight, "gamma": wanted.gamma}
-        given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-        if self.first and (changed := replace(self.first.choice, **given)) != self.first.choice:
+        overrides: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+        if self.first and (changed := replace(self.first.choice, **overrides)) != self.first.choice:
             self.folder = self.home / f"weight-{changed.weight:g}-gamma-{changed.gamma:g}"
             self.earlier = read_chosen(self.folder) or replace(self.first, choice=changed)
 
@@ -91,7 +91,7 @@ class Trial:
         return self.folder != self.home
 
     def prepare(self, large: bool) -> ImageFacts:
-        """Decode the images, unless they are in the cache; `large` ones only where there is an accelerator."""
+        """Decode the images, unless they are in the cache; `large` sizes are chosen only with an accelerator."""
         images = self._resumed_images(self.earlier) if self.earlier else self._new_images(large)
         facts = images.facts()
         self.images = replace(images, key=facts.key)
@@ -124,7 +124,7 @@ class Trial:
         return images
 
     def choose(self, facts: ImageFacts, executor: Executor) -> TrialSettings:
-        """Choose all settings by the speed of this machine, or return those of an earlier start."""
+        """Choose all settings by the speed of this machine, or return the settings of an earlier start."""
         if self.earlier:
             return replace(self.earlier, images=self.images, seeds=self.wanted.seeds or self.earlier.seeds)
         drafts = self._drafts(facts)
@@ -153,7 +153,7 @@ class Trial:
         return replace(choice, batch_size=size, lr=self.wanted.lr or choose_lr(size, pretrained))
 
     def _drafts(self, facts: ImageFacts) -> list[Choice]:
-        """Return the choices among which the speed decides: one per network, the cheapest first."""
+        """Return the candidates to choose from by speed: one per network, the cheapest first."""
         train, wanted = facts.sizes[0], self.wanted
         networks, stem = [name for name, least in LADDER.items() if train >= least], None
         if self.weights:
@@ -188,7 +188,7 @@ class Trial:
     def _measure(self, drafts: list[Choice], work: Work, executor: Executor) -> list[tuple[Choice, Speed]]:
         """Measure the costliest arm of each draft in each precision; return each with its best precision and speed.
 
-        As many are measured in parallel as there will be runs. Networks that are too large for the time are left out.
+        As many processes measure in parallel as runs will train. Networks that are too large for the time are left out.
         """
         precisions = PRECISIONS if self.wanted.precision == "auto" else (self.wanted.precision,)
         groups = [[replace(draft, precision=precision) for precision in precisions] for draft in drafts]
@@ -275,18 +275,18 @@ class Trial:
         return -(-len(seeds) // together) * -(-count // self.jobs) * chosen.run_seconds
 
     def seconds_of_next(self, chosen: TrialSettings, seeds: int) -> float:
-        """Return the expected time of more seeds, or without a number that of another weight or gamma."""
+        """Return the expected time of training up to `seeds` seeds or, if 0, another weight or gamma."""
         done = self.finished_seeds(chosen)
         if not seeds:
             return self.seconds(chosen, done, methods=1)
         return self.seconds(chosen, [seed for seed in range(seeds) if seed not in done])
 
     def _unfinished(self, arms: Sequence[Arm], seeds: Sequence[int]) -> int:
-        """Return the most runs that a seed lacks; a later try has the baseline already."""
+        """Return the largest number of unfinished runs of a seed; a later try already has the baseline."""
         return max(1, *(sum(not arm.job(seed).folder.done for arm in arms) for seed in seeds))
 
     def planned_seeds(self, chosen: TrialSettings) -> list[int]:
-        """Return the seeds to train: those of the first try, or as many as are chosen."""
+        """Return the seeds to train: the seeds of the first try, or as many as are chosen."""
         if self.is_later and not self.wanted.seeds:
             baseline = self.arms(chosen.choice)[0]
             return [seed for seed in range(MOST_SEEDS) if baseline.job(seed).folder.done] or list(range(chosen.seeds))

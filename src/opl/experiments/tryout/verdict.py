@@ -34,7 +34,7 @@ BOX_WIDTH = 100  # columns
 def build_item(
     name: str, arms: Sequence[tuple[str, str]], current: str, imbalanced: bool, note: str, command: str
 ) -> Item:
-    """Return the table of a folder, which a command makes and a note describes.
+    """Return the table of a folder; `command` makes it, and `note` describes it.
 
     `arms` are the labels and recipes: the baseline first, then the first try; `current` is the recipe that the verdict
     is about. If classes are imbalanced, the balanced accuracy is compared too.
@@ -109,7 +109,7 @@ def judge(folder: Path, item: Item, items: Iterable[Item], unfinished: str = "")
     table = build_table(item, runs, TRY)
     base, first, current = item.rows[0], item.rows[1], _headline(item)
     before, after = (select_runs(runs, row.recipe, TRY) for row in (base, current))
-    made = changes(before, after)
+    measures = changes(before, after)
     line = next(line for line in lines(item, runs, TRY) if line.recipe == current.recipe)
     verdict, settings = line.decisions[TOP1].verdict, after[0].opl or {}
     tried = {_settings_of(select_runs(runs, row.recipe, TRY)) for row in item.rows[1:]}
@@ -118,25 +118,25 @@ def judge(folder: Path, item: Item, items: Iterable[Item], unfinished: str = "")
         describe_verdict(verdict),
         describe_accuracy(line, base),
         _describe_geometry(line, after),
-        describe_largest(made),
+        describe_largest(measures),
         _describe_first(table.lines, first, current) if current != first else "",
         next_step(verdict, d_rose, len(line.paired), settings, tried, unfinished),
         table,
-        [(f"{change.info.title} {change.info.arrow}".strip(), change.values, _describe(change)) for change in made],
+        [(f"{change.info.title} {change.info.arrow}".strip(), change.values, _describe(change)) for change in measures],
         runs,
     )
 
 
 def describe_verdict(verdict: str) -> str:
-    """Return a verdict in a few words.
+    """Describe a verdict in a few words.
 
     Example:
         >>> describe_verdict("a gain"), describe_verdict("undecided"), describe_verdict("equivalent within ±0.5")
         ('OPL is better', 'Unknown: no clear effect on accuracy yet', 'No difference: equivalent within ±0.5 points')
     """
-    known = {GAIN: "OPL is better", LOSS: "OPL is worse", TOO_FEW: "Unknown: one seed cannot tell",
+    texts = {GAIN: "OPL is better", LOSS: "OPL is worse", TOO_FEW: "Unknown: one seed cannot tell",
              UNDECIDED: "Unknown: no clear effect on accuracy yet"}  # fmt: skip
-    return known.get(verdict, f"No difference: {verdict} points")
+    return texts.get(verdict, f"No difference: {verdict} points")
 
 
 def next_step(
@@ -158,9 +158,9 @@ def next_step(
         code = f"criterion = opl.regularize(torch.nn.CrossEntropyLoss(), model, weight={weight:g}, gamma={gamma:g})"
         return Step("add OPL to your training", code=code)
     if (verdict == LOSS or d_rose) and (LOWER_D.weight, LOWER_D.gamma) not in tried:
-        why = "d rose" if d_rose else "OPL lowered the accuracy"
+        reason = "d rose" if d_rose else "OPL lowered the accuracy"
         flags = {"weight": LOWER_D.weight, "gamma": LOWER_D.gamma}
-        return Step(f"{why}: compare with {LOWER_D.take}, which lowers d at little cost in accuracy", flags)
+        return Step(f"{reason}: compare with {LOWER_D.take}, which lowers d at little cost in accuracy", flags)
     if verdict in (UNDECIDED, TOO_FEW) or (verdict != LOSS and seeds < FEW_SEEDS):
         return Step("train more seeds for a clearer verdict", {"seeds": max(FEW_SEEDS, 2 * seeds)})
     return Step("keep cross-entropy for these images")
@@ -172,7 +172,7 @@ def _headline(item: Item) -> Row:
 
 
 def _describe(change: Change) -> str:
-    """Return the difference of a measure; with few seeds, the difference of every seed."""
+    """Describe the difference of a measure; with few seeds, the difference of every seed."""
     if len(change.pairs) < FEW_SEEDS:
         return describe_pairs(change)
     return describe_change(change.info, change.difference, change.decision)
@@ -190,15 +190,15 @@ def _means(line: Line, name: str) -> tuple[float, float]:
 
 
 def describe_accuracy(line: Line, base: Row) -> str:
-    """Return the accuracy of both, and how sure the difference is."""
+    """Describe the accuracy with and without OPL, and the certainty of the difference."""
     before, after = _means(line, TOP1)
     pairs, difference, decision = line.pairs[TOP1], line.difference[TOP1], line.decisions[TOP1]
     text = f"Accuracy {after:.1f} % with {line.label}, {before:.1f} % with {base.label}"
     if len(pairs) < FEW_SEEDS:
         values = [value for seed, value in zip(line.seeds, line.values[TOP1], strict=True) if seed in line.paired]
-        listed = ", ".join(f"{value - pair:.1f} → {value:.1f}" for value, pair in zip(values, pairs, strict=True))
+        by_seed = ", ".join(f"{value - pair:.1f} → {value:.1f}" for value, pair in zip(values, pairs, strict=True))
         unsure = "two seeds: too few to be sure" if decision.verdict == UNDECIDED else "two seeds"
-        text += f" ({listed} %, {'one seed' if len(pairs) == 1 else unsure})"
+        text += f" ({by_seed} %, {'one seed' if len(pairs) == 1 else unsure})"
     else:
         tests = describe_tests(decision)
         interval = f"{difference.mean:+.1f} points [{difference.low:+.1f}, {difference.high:+.1f}]"
@@ -210,7 +210,7 @@ def describe_accuracy(line: Line, base: Row) -> str:
 
 
 def _describe_geometry(line: Line, runs: Sequence[Run]) -> str:
-    """Return the directions of d and s, and why d rose if it did."""
+    """Describe the directions of d and s, and why d rose if it did."""
     d, s = (describe_direction(name, *_means(line, f"test/{name}"), aim) for name, aim in (("d", -1), ("s", 1)))
     gamma = _settings_of(runs)[1]
     needed = [value for run in runs for value in run.column("train/gamma_needed").tolist() if math.isfinite(value)]
@@ -221,7 +221,7 @@ def _describe_geometry(line: Line, runs: Sequence[Run]) -> str:
 
 
 def describe_direction(name: str, before: float, after: float, aim: int) -> str:
-    """Return how a number moved, and whether that was the aim.
+    """Describe how a number changed, and whether as intended.
 
     Example:
         >>> describe_direction("d", 0.61, 0.69, -1), describe_direction("s", 0.611, 0.614, 1)
@@ -230,9 +230,9 @@ def describe_direction(name: str, before: float, after: float, aim: int) -> str:
     direction = _direction(before, after)
     if not direction:
         return f"{name} stayed at {after:.2f}"
-    moved = "rose" if direction > 0 else "fell"
-    fits = "as intended" if direction == aim else "the opposite of the aim"
-    return f"{name} {moved} from {before:.2f} to {after:.2f}, {fits}"
+    verb = "rose" if direction > 0 else "fell"
+    judgment = "as intended" if direction == aim else "the opposite of the aim"
+    return f"{name} {verb} from {before:.2f} to {after:.2f}, {judgment}"
 
 
 def _direction(before: float, after: float) -> int:
@@ -277,17 +277,17 @@ def show_tables(item: Item, verdict: Verdict) -> None:
     from ..results.text import show_rows
 
     heading = [item.what, "seeds", *item.metrics.values()]
-    made = verdict.table.lines
-    body = [[line.label, str(len(line.seeds)), *(_cell(line, name) for name in item.metrics)] for line in made]
+    table = verdict.table.lines
+    body = [[line.label, str(len(line.seeds)), *(_cell(line, name) for name in item.metrics)] for line in table]
     show_rows(item.title, heading, body)
     title = f"What else changed: {_headline(item).label} vs {item.rows[0].label} (arrow: better)"
-    few = any(0 < len(line.seeds) < FEW_SEEDS for line in made)
+    few = any(0 < len(line.seeds) < FEW_SEEDS for line in table)
     difference = "difference of each seed" if few else "difference"
     show_rows(title, ("measure", "before → after", difference), verdict.measures)
 
 
 def _cell(line: Line, name: str) -> str:
-    """Return a mean; of the accuracy also its interval, or the values of all seeds if they are few."""
+    """Format a mean; for accuracies also the interval, or with few seeds the values of all seeds."""
     if name not in line.numbers:
         return "-"
     mean, digits = line.numbers[name], 1 if name in (TOP1, BALANCED) else 3
@@ -300,7 +300,7 @@ def _cell(line: Line, name: str) -> str:
 
 
 def show_box(verdict: Verdict, command: str, page: Path, *, stderr: bool = False) -> None:
-    """Print the verdict, how sure it is, and the next step between two rules.
+    """Print the verdict, its certainty, and the next step between two rules.
 
     Lines wrap between words; a longer word, such as a path, has its own line. No line ends with spaces, because after a
     backslash they would end a command that is copied.
@@ -329,10 +329,10 @@ def wrap_command(command: str, width: int) -> list[str]:
     for index in range(len(pieces) - 2, 0, -1):  # a flag stays with its value
         if pieces[index].startswith("--") and not pieces[index + 1].startswith("--"):
             pieces[index : index + 2] = [f"{pieces[index]} {pieces[index + 1]}"]
-    made = [" "]
+    lines = [" "]
     for piece in pieces:
-        if len(made[-1]) + len(piece) + 3 > width and made[-1].strip():
-            made[-1] += " \\"
-            made.append("   ")
-        made[-1] += f" {piece}"
-    return made
+        if len(lines[-1]) + len(piece) + 3 > width and lines[-1].strip():
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" {piece}"
+    return lines

@@ -254,7 +254,7 @@ def _rename_one_class(made: dict[str, Part]) -> None:
         (_remove_one_image, r"its part 'val' has 1 images of the class 'n\d{8}' instead of 2"),
         (_remove_one_class, "'test' has no class 'n01930112'"),
         (_swap_val_and_test, "'val' has the class 'n01930112', which belongs to 'test'"),
-        (_rename_one_class, "'val' has the class 'n00000001', which is none of its classes"),
+        (_rename_one_class, "'val' has the class 'n00000001', which is not in the data set"),
     ],
 )
 def test_another_split_of_mini_imagenet_is_refused_by_name(tmp_path, few, layout, spoil, expected):

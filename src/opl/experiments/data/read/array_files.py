@@ -43,9 +43,9 @@ def idx_files(known: CatalogEntry, folder: Path) -> dict[str, tuple[Path, ...]] 
             for what in ("images-idx3", "labels-idx1"):
                 spellings = (what, what.replace("-idx", ".idx"))
                 names = [f"{prefix}-{spelling}-ubyte{end}" for spelling in spellings for end in ("", ".gz")]
-                there = [base / name for name in names if (base / name).is_file()]
-                files[part] += there[:1]
-                missing += [] if there else names[1:2]
+                existing = [base / name for name in names if (base / name).is_file()]
+                files[part] += existing[:1]
+                missing += [] if existing else names[1:2]
         if any(files.values()) and missing:
             raise incomplete_error(known, base, missing[0])
         if any(files.values()):
@@ -55,7 +55,7 @@ def idx_files(known: CatalogEntry, folder: Path) -> dict[str, tuple[Path, ...]] 
 
 def incomplete_error(known: CatalogEntry, base: Path, missing: str) -> DataError:
     """Return the error for a folder in which a file is missing."""
-    return DataError(f"{known.name} in {str(base)!r} has no {missing!r}: copy or download what is missing.")
+    return DataError(f"{known.name} in {str(base)!r} has no {missing!r}: copy or download the missing files.")
 
 
 def list_idx(files: DataFiles) -> Listing:
@@ -83,8 +83,8 @@ def _idx_array(file: Path, dimensions: int) -> Pixels:
             raise ValueError(f"{file.name} declares {declared}, more than {MOST_IDX_BYTES:,} bytes")
         content = stream.read(size + 1)
     if len(content) != size:
-        held = "more" if len(content) > size else len(content)
-        raise ValueError(f"{file.name} holds {held} bytes but declares {declared}")
+        actual = "more" if len(content) > size else len(content)
+        raise ValueError(f"{file.name} holds {actual} bytes but declares {declared}")
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
@@ -170,8 +170,8 @@ def _hdf5_images(file: Path, groups: list[str]) -> Iterator[bytes | Pixels]:
     with _open_hdf5(file) as archive:
         for key in groups:
             group: Any = archive[key] if isinstance(archive.get(key, getlink=True), h5py.HardLink) else None
-            held = isinstance(group, h5py.Group) and isinstance(group.get("image", getlink=True), h5py.HardLink)
-            data = group["image"] if held else None
+            has_image = isinstance(group, h5py.Group) and isinstance(group.get("image", getlink=True), h5py.HardLink)
+            data = group["image"] if has_image else None
             if not isinstance(data, h5py.Dataset) or data.is_virtual or data.external:
                 raise ValueError(f"{file.name} contains no image in {key!r}")
             if data.dtype != np.uint8 or data.ndim not in (1, 2, 3) or data.size > MOST_HDF5_BYTES:
@@ -185,9 +185,9 @@ def _hdf5_images(file: Path, groups: list[str]) -> Iterator[bytes | Pixels]:
 def load_pickle(file: Path) -> Any:
     """Load plain values and arrays of numbers or text from a pickle; Python 2 strings are decoded as Latin-1.
 
-    A pickle is a program. Before it is loaded, its instructions are read without being carried out: those that plain
-    data does not need are refused, and so is whatever would take memory or time out of proportion to the file. While
-    it is loaded, it gets stand-ins for the few NumPy types that it may name, and nothing else.
+    A pickle is a program. Before it is loaded, its instructions are read without being executed: instructions that
+    plain data does not need are refused, and so is anything that would take memory or time out of proportion to the
+    file. While it is loaded, it gets stand-ins for the few NumPy types that it may name, and nothing else.
 
     Raises:
         DataError: the pickle contains anything else, or is damaged.
@@ -219,10 +219,10 @@ _GETS = {"GET", "BINGET", "LONG_BINGET"}
 
 
 def _check_instructions(content: Any) -> None:
-    """Read the instructions of a pickle without carrying them out; `pickletools` checks that their data is there.
+    """Read the instructions of a pickle without executing them; `pickletools` checks that their data is there.
 
     A memo index beyond the number of instructions would reserve memory for nothing, and hashing tuples that contain
-    one tuple again and again takes exponential time: no writer of data makes either.
+    one tuple again and again takes exponential time: no program that writes data does either.
     """
     memo: dict[int, str] = {}
     shared, before = 0, ""
@@ -252,8 +252,8 @@ class _Builder:
     def __init__(self, call: Callable[..., Any]) -> None:
         self.call = call
 
-    def __call__(self, *given: Any) -> Any:
-        return self.call(*given)
+    def __call__(self, *arguments: Any) -> Any:
+        return self.call(*arguments)
 
     def __setstate__(self, state: Any) -> None:
         raise _RefusedError("attributes of a function")
@@ -313,7 +313,7 @@ def _array(raw: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]
 
 
 def _bytes(text: Any = "", _: object = "") -> bytes:
-    """Bytes as Python 3 writes them for Python 2, and the empty ones of `bytes()`."""
+    """Return bytes from the text that Python 3 writes for Python 2; empty for `bytes()`."""
     if not isinstance(text, str):
         raise _RefusedError(f"bytes of a {type(text).__name__}")
     return text.encode("latin1")
@@ -324,10 +324,10 @@ _BUILDERS: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "ndarray"): _Array,
     ("multiarray", "_reconstruct"): lambda *_: _Array(),
     ("multiarray", "scalar"): lambda dtype, raw: _array(raw, dtype, (1,), "C")[0].item(),
-    ("numeric", "_frombuffer"): lambda *given: _Array(_array(*given)),
+    ("numeric", "_frombuffer"): lambda *arguments: _Array(_array(*arguments)),
     ("_codecs", "encode"): _bytes,
     ("builtins", "bytes"): _bytes,
-    ("builtins", "bytearray"): lambda *given: bytearray(_bytes(*given)),
+    ("builtins", "bytearray"): lambda *arguments: bytearray(_bytes(*arguments)),
     ("builtins", "set"): lambda items=(): set(items),
     ("builtins", "frozenset"): lambda items=(): set(items),
 }

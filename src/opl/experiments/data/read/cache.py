@@ -6,7 +6,7 @@ checksum of every other file. Concurrent processes wait for the first one behind
 its checksums is rebuilt, with a warning.
 
 The key is a hash of the contents of the data set's files: replaced files are noticed whatever their size and
-modification time. Hashing a data set takes seconds, so the hashes are kept beside the cache, with the size,
+modification time. Hashing a data set takes seconds, so the hashes are stored next to the cache, with the size,
 modification time, change time and inode of each file. Only the system sets the change time; a file is hashed again
 unless all four are equal.
 """
@@ -30,8 +30,8 @@ from ....errors import DataError, OplWarning, OptionError
 from ...files import open_regular, read_limited, write_whole
 
 CONTENTS = "contents.json"
-SUMS = "-source.json"  # suffix of the files of kept hashes
-MOST_SUMS = 1 << 28  # bytes of a file of kept hashes
+SUMS = "-source.json"  # suffix of the files of stored hashes
+MOST_SUMS = 1 << 28  # bytes of a file of stored hashes
 NAME = FolderName()
 Contents = dict[str, Any]
 
@@ -50,7 +50,7 @@ def open_cached(
         name: the name of the data set.
         key: a hash of everything that determines the content.
         build: writes the files into a folder, and returns what `contents.json` should hold.
-        needed: whether to check a file of this name; the others are not needed this time.
+        needed: whether a file of this name is needed now; only these files are checked.
     """
     if not NAME.allows(name):
         raise OptionError(f"the name of the data set is {name!r:.80}: choose one {NAME}.")
@@ -95,8 +95,8 @@ def _read(folder: Path, needed: Callable[[str], bool]) -> Contents | None:
 
 def _build(folder: Path, build: Callable[[Path], Contents]) -> Contents:
     """Build a folder, and remove what interrupted builds left; the caller must hold the lock."""
-    for left in folder.parent.glob(f".{folder.name}.*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for remainder in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(remainder, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         contents = build(temporary)
@@ -145,16 +145,15 @@ def hash_of(*facts: object) -> str:
 def content_sums(folder: Path, files: Iterable[Path]) -> list[tuple[str, str]]:
     """Return the name inside `folder` and the content hash of each file, which is read only if it may have changed.
 
-    A file that cannot be read has an empty hash. If the cache cannot be written, no hash is kept.
+    A file that cannot be read has an empty hash. If the cache cannot be written, no hash is stored.
     """
     name = hashlib.blake2b(str(folder.absolute()).encode(errors="surrogateescape"), digest_size=16).hexdigest()
     store = cache_folder() / f"{name}{SUMS}"
     before, after, sums = {}, {}, []
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        kept = json.loads(read_limited(store, MOST_SUMS))
-        before = (
-            {name: facts for name, facts in kept.items() if isinstance(facts, list)} if isinstance(kept, dict) else {}
-        )
+        stored = json.loads(read_limited(store, MOST_SUMS))
+        if isinstance(stored, dict):
+            before = {name: facts for name, facts in stored.items() if isinstance(facts, list)}
     for file in files:
         inside = file.relative_to(folder).as_posix()
         try:

@@ -16,8 +16,8 @@ class CatalogEntry:
     images: Mapping[str, int] = field(default_factory=dict)
     """Its splits, and the number of images in each; empty or 0 if they are not known."""
     num_classes: int = 0
-    license: str = "see where it comes from"
-    """Its license, and where it comes from."""
+    license: str = "see its source"
+    """Its license and source."""
     mode: str = "RGB"
     """The Pillow mode that images are converted to: `L` or `RGB`."""
     image_columns: tuple[str, ...] = ("img", "image")
@@ -56,10 +56,10 @@ class CatalogEntry:
 
 
 def _few_shot_classes() -> dict[str, dict[str, tuple[str, ...]]]:
-    """The classes of each part of the few-shot data sets, in alphabetical order, as published; WordNet ids or names."""
-    read = Path(__file__).parent
-    lists = json.loads((read / "few_shot_classes.json").read_text(encoding="utf-8"))
-    specification = json.loads((read.parent / "specifications" / "cifar-fs.json").read_text(encoding="utf-8"))
+    """Read the classes of each part of the few-shot data sets, alphabetical, as published; WordNet ids or names."""
+    folder = Path(__file__).parent
+    lists = json.loads((folder / "few_shot_classes.json").read_text(encoding="utf-8"))
+    specification = json.loads((folder.parent / "specifications" / "cifar-fs.json").read_text(encoding="utf-8"))
     lists["cifar-fs"] = specification["splits"]
     return {name: {part: tuple(names) for part, names in parts.items()} for name, parts in lists.items()}
 

@@ -75,7 +75,7 @@ def to_mode(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         values = np.asarray(image)
         if image.mode == "F" or values.min() < 0 or values.max() >= 1 << 16:
-            raise ValueError("the image has more than 16 bits per pixel: save it with 8 or 16")
+            raise ValueError("the image has more than 16 bits per pixel: save it with 8 or 16 bits")
         image = Image.fromarray((values >> 8).astype(np.uint8))
     return image if image.mode == mode else image.convert(mode)
 
@@ -113,7 +113,7 @@ def decode_all(sources: Iterable[Source], decoding: Decoding) -> Iterator[Pixels
 
 
 def map_batches(function: Callable[[Source], T], sources: Iterable[Source], *, threads: bool) -> Iterator[list[T]]:
-    """Apply a function to sources, some hundreds at a time.
+    """Apply a function to sources, a few hundred at a time.
 
     Pillow releases the interpreter lock while it decodes large images; for small ones, threads only cost time.
     """
@@ -145,7 +145,7 @@ def decode_crop(source: Source, box_of: Callable[[int, int], Box], size: int, mo
 
 
 class Square(NamedTuple):
-    """The central square of an image as (size, size, 3) pixels, and what the image was before."""
+    """The central square of an image as (size, size, 3) pixels, and facts about the original image."""
 
     pixels: Pixels
     width: int

@@ -2,7 +2,7 @@
 
 Each layout has the parts `train` (base classes), `val` and `test` (novel classes), and some have `extra`: further
 images of the base classes, which are not used for training. Classes and counts are compared with the required split
-before any image is converted. The classes are numbered consecutively: those of `train` first, then `val`, then `test`,
+before any image is converted. The classes are numbered consecutively: first `train`, then `val`, then `test`,
 each part in alphabetical order.
 """
 
@@ -155,34 +155,34 @@ def list_few_shot(files: DataFiles) -> Listing:
 
 
 def _list_labeled(files: DataFiles, part: str) -> FilePart:
-    """A pickle with `data` (N, H, W, 3), `labels`, and optionally `catname2label`."""
+    """List a pickle with `data` (N, H, W, 3), `labels`, and optionally `catname2label`."""
     [file] = files.files[part]
     content = _entries(file, "data", "labels")
-    ids, images = _numbers(file, content["labels"]), len(_checked(files, file, content["data"]))
+    ids, images = _numbers(file, content["labels"]), len(_check_array(files, file, content["data"]))
     if len(ids) != images:
         raise wrong_files_error(files, f"{file.name} has {images} images and {len(ids)} labels")
     if files.known.made_of:
         names = dict(enumerate(sorted(name for names in files.known.lists.values() for name in names)))
     else:
         names = {int(number): str(name) for name, number in content.get("catname2label", {}).items()}
-    return FilePart(ids, names, lambda: iter(_checked(files, file, _entries(file, "data")["data"])))
+    return FilePart(ids, names, lambda: iter(_check_array(files, file, _entries(file, "data")["data"])))
 
 
 def _list_indexed(files: DataFiles, part: str) -> FilePart:
-    """A pickle with `image_data` (N, H, W, 3) and `class_dict`, which holds the image indices of each class."""
+    """List a pickle with `image_data` (N, H, W, 3) and `class_dict`, which holds the image indices of each class."""
     [file] = files.files[part]
     content = _entries(file, "image_data", "class_dict")
-    ids = np.full(len(_checked(files, file, content["image_data"])), -1, dtype=np.int64)
+    ids = np.full(len(_check_array(files, file, content["image_data"])), -1, dtype=np.int64)
     for number, indices in enumerate(content["class_dict"].values()):
         ids[_numbers(file, indices)] = number
     if (ids < 0).any() or sum(len(indices) for indices in content["class_dict"].values()) != len(ids):
         raise wrong_files_error(files, f"{file.name} does not assign each image to one class")
     names = {number: str(name) for number, name in enumerate(content["class_dict"])}
-    return FilePart(ids, names, lambda: iter(_checked(files, file, _entries(file, "image_data")["image_data"])))
+    return FilePart(ids, names, lambda: iter(_check_array(files, file, _entries(file, "image_data")["image_data"])))
 
 
 def _list_npz(files: DataFiles, part: str) -> FilePart:
-    """A NumPy archive with `images` (N, H, W, 3) and a pickle of labels."""
+    """List a NumPy archive with `images` (N, H, W, 3) and a pickle of labels."""
     file, labels = files.files[part]
     ids, names = _tiered_labels(labels)
     size = files.known.size
@@ -195,24 +195,24 @@ def _list_npz(files: DataFiles, part: str) -> FilePart:
 
 
 def _list_encoded(files: DataFiles, part: str) -> FilePart:
-    """A pickle with a list of PNG files and a pickle of labels."""
+    """List a pickle with a list of PNG files and a pickle of labels."""
     file, labels = files.files[part]
     return FilePart(*_tiered_labels(labels), lambda: map(_encoded, load_pickle(file)))
 
 
 def _list_csv(files: DataFiles, part: str) -> FilePart:
-    """A CSV file of file names and classes, and a folder of images."""
+    """List a CSV file of file names and classes, with a folder of images."""
     [file] = files.files[part]
     with file.open(newline="", encoding="utf-8") as stream:
         table = [(row["filename"], row["label"]) for row in csv.DictReader(stream)]
-    there = {image.name: image for image in files.files["images"]}
-    if missing := [name for name, _ in table if name not in there]:
+    images = {image.name: image for image in files.files["images"]}
+    if missing := [name for name, _ in table if name not in images]:
         raise wrong_files_error(files, f"{file.name} names the image {missing[0]!r}, which is not in images/")
-    return _list_images([there[name] for name, _ in table], [label for _, label in table])
+    return _list_images([images[name] for name, _ in table], [label for _, label in table])
 
 
 def _list_folders(files: DataFiles, part: str) -> FilePart:
-    """Images in one folder per class."""
+    """List images in one folder per class."""
     return _list_images(files.files[part], [image.parent.name for image in files.files[part]])
 
 
@@ -222,7 +222,7 @@ def _list_images(images: Sequence[Path], classes: list[str]) -> FilePart:
 
 
 def _list_hub(files: DataFiles, part: str) -> FilePart:
-    """Tables, of this data set or of the one it is made of."""
+    """List the tables of this data set, or of the data set that it is made of."""
     known = as_on_the_hub(files.known)
     listing = list_tables(replace(files, known=known, layout=""))
     column, *others = listing.labels
@@ -234,12 +234,12 @@ def _list_hub(files: DataFiles, part: str) -> FilePart:
         return FilePart(ids, names, lambda: listing.read(range(len(listing))))
     if not names:
         raise wrong_files_error(files, "its classes have no names")
-    wanted = np.isin(ids, [number for number, name in names.items() if name in files.known.lists[part]])
-    listing = listing.take(np.flatnonzero(wanted).tolist())
+    in_part = np.isin(ids, [number for number, name in names.items() if name in files.known.lists[part]])
+    listing = listing.take(np.flatnonzero(in_part).tolist())
     labels = {other: list(listing.labels[other]) for other in others}
     labels["kept"] = [int(split == "test") for split in listing.parts]
     other_names = {other: listing.names[other] for other in others if other in listing.names}
-    return FilePart(ids[wanted], names, lambda: listing.read(range(len(listing))), labels, other_names)
+    return FilePart(ids[in_part], names, lambda: listing.read(range(len(listing))), labels, other_names)
 
 
 _LISTINGS: dict[str, Callable[[DataFiles, str], FilePart]] = {
@@ -253,12 +253,12 @@ _LISTINGS: dict[str, Callable[[DataFiles, str], FilePart]] = {
 }
 
 
-def _entries(file: Path, *wanted: str) -> dict[str, Any]:
+def _entries(file: Path, *names: str) -> dict[str, Any]:
     content = load_pickle(file)
-    if not isinstance(content, dict) or any(name not in content for name in wanted):
-        there = ", ".join(map(repr, content)) if isinstance(content, dict) else type(content).__name__
-        needed = " and ".join(map(repr, wanted))
-        raise DataError(f"{str(file)!r} holds {there} instead of {needed}: check that it is the right file.")
+    if not isinstance(content, dict) or any(name not in content for name in names):
+        actual = ", ".join(map(repr, content)) if isinstance(content, dict) else type(content).__name__
+        expected = " and ".join(map(repr, names))
+        raise DataError(f"{str(file)!r} holds {actual} instead of {expected}: check that it is the right file.")
     return content
 
 
@@ -272,7 +272,7 @@ def _tiered_labels(file: Path) -> tuple[Numbers, dict[int, str]]:
 
 
 def _encoded(content: Any) -> bytes:
-    """Return the bytes of an encoded image, given as an array, as bytes, or as a Python 2 string."""
+    """Return the bytes of an encoded image from an array, bytes, or a Python 2 string."""
     if isinstance(content, str):
         return content.encode("latin1")
     if not isinstance(content, np.ndarray | bytes | bytearray):
@@ -294,11 +294,11 @@ def _numbers(file: Path, values: Any) -> Numbers:
     return numbers.astype(np.int64)
 
 
-def _checked(files: DataFiles, file: Path, array: Any) -> Pixels:
+def _check_array(files: DataFiles, file: Path, array: Any) -> Pixels:
     size = files.known.size
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape[1:] != (size, size, 3):
-        held = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise _wrong_array(files, file, held)
+        actual = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise _wrong_array(files, file, actual)
     return array
 
 
@@ -311,9 +311,9 @@ def wrong_files_error(files: DataFiles, reason: str) -> DataError:
     return DataError(f"{name} in {str(files.folder)!r} is not the few-shot data set: {reason}; {_CURE[name]}.")
 
 
-def _wrong_array(files: DataFiles, file: Path, held: str) -> DataError:
+def _wrong_array(files: DataFiles, file: Path, actual: str) -> DataError:
     size = files.known.size
-    return wrong_files_error(files, f"{file.name} has {held} instead of bytes of (N, {size}, {size}, 3)")
+    return wrong_files_error(files, f"{file.name} has {actual} instead of bytes of (N, {size}, {size}, 3)")
 
 
 def _check_parts(files: DataFiles, parts: Mapping[str, FilePart]) -> None:
@@ -341,7 +341,7 @@ def _check_parts(files: DataFiles, parts: Mapping[str, FilePart]) -> None:
             raise wrong_files_error(files, f"{file} has the label {min(foreign)}, which is not a base class")
         for number, label in extra.names.items():
             if label != train.names.get(number, label):
-                raise wrong_files_error(files, f"{file} calls the base class {train.names[number]!r} {label!r}")
+                raise wrong_files_error(files, f"{file} names the base class {train.names[number]!r} as {label!r}")
 
 
 def _wrong_names(known: CatalogEntry, name: str, part: FilePart) -> str:
@@ -351,7 +351,7 @@ def _wrong_names(known: CatalogEntry, name: str, part: FilePart) -> str:
         return ""
     if foreign := sorted(names - set(known.lists[name])):
         owner = [other for other in known.lists if foreign[0] in known.lists[other]]
-        belongs = f"belongs to {owner[0]!r}" if owner else "is none of its classes"
+        belongs = f"belongs to {owner[0]!r}" if owner else "is not in the data set"
         return f"the class {foreign[0]!r}, which {belongs}"
     missing = sorted(set(known.lists[name]) - names)
     return f"no class {missing[0]!r}" if missing else ""
@@ -366,6 +366,6 @@ def _wrong_counts(known: CatalogEntry, name: str, part: FilePart) -> str:
         return f"labels from {numbers[0]} to {numbers[-1]}, but no {gaps[0]}"
     for number, count in zip(numbers, counts, strict=True):
         if known.per_class and count != known.per_class:
-            called = part.names.get(number, str(number))
-            return f"{count} images of the class {called!r} instead of {known.per_class}"
+            label = part.names.get(number, str(number))
+            return f"{count} images of the class {label!r} instead of {known.per_class}"
     return f"{len(part.ids)} images instead of {known.images[name]}" if len(part.ids) != known.images[name] else ""

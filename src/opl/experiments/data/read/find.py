@@ -1,6 +1,6 @@
-"""Where a data set is: in a given folder, in `$OPL_DATA/<name>`, or on the Hugging Face Hub, in this order.
+"""Where a data set is: in a named folder, in `$OPL_DATA/<name>`, or on the Hugging Face Hub, in this order.
 
-Each gives a folder of files in the Hub's layout. The few-shot data sets have further layouts (see `few_shot_files`),
+Each is a folder of files in the Hub's layout. The few-shot data sets have further layouts (see `few_shot_files`),
 and MNIST and Fashion-MNIST may be idx files (see `array_files`). No file is opened here.
 """
 
@@ -38,7 +38,7 @@ def find(name: str, root: str = "") -> DataFiles:
 
 
 def find_entry(known: CatalogEntry, root: str = "") -> DataFiles:
-    """Find a data set given by its catalog entry instead of its name."""
+    """Find a data set by its catalog entry instead of its name."""
     if files := find_local(known, root):
         return files
     if root:
@@ -75,7 +75,7 @@ def find_local(known: CatalogEntry, root: str = "") -> DataFiles | None:
 
 
 def is_here(name: str) -> bool:
-    """Whether the data set `name` is on this machine; the network is not used.
+    """Return whether the data set `name` is on this machine; the network is not used.
 
     Raises:
         DataError: its folder exists, but does not contain the data set.
@@ -93,7 +93,7 @@ def _ways(known: CatalogEntry) -> str:
     hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.license})"
     return (
         f"set OPL_DATA to the folder that holds {folders} (opl train also takes its folder as --data.root FOLDER), "
-        f"or let it be downloaded from the Hugging Face Hub ({hub}), which needs the network and HF_HUB_OFFLINE unset"
+        f"or let opl download it from the Hugging Face Hub ({hub}), which needs the network and HF_HUB_OFFLINE unset"
     )
 
 
@@ -131,14 +131,14 @@ def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataFiles |
         _check_shards(known, folder, files)
         return DataFiles(known, folder, files, where)
     if layouts:
-        there = sorted({part for parts in layouts.values() for part in parts})
+        splits = sorted({part for parts in layouts.values() for part in parts})
         raise DataError(
             f"{str(folder)!r} has no single set of Parquet files with the splits "
-            f"{quote_names(known.images or PARTS[:1])} of {known.name} (its splits: {quote_names(there)}): "
+            f"{quote_names(known.images or PARTS[:1])} of {known.name} (its splits: {quote_names(splits)}): "
             "choose the folder of one complete data set."
         )
-    every = tuple(walk(folder))
-    return DataFiles(known, folder, {"": every}, where) if every else None
+    all_files = tuple(walk(folder))
+    return DataFiles(known, folder, {"": all_files}, where) if all_files else None
 
 
 def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
@@ -154,12 +154,12 @@ def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
 
 
 def _check_shards(known: CatalogEntry, folder: Path, files: Mapping[str, tuple[Path, ...]]) -> None:
-    for part, there in files.items():
-        for shard in filter(None, (_SHARD.search(file.stem) for file in there)):
-            if int(shard[1]) != len(there):
+    for part, shards in files.items():
+        for shard in filter(None, (_SHARD.search(file.stem) for file in shards)):
+            if int(shard[1]) != len(shards):
                 raise DataError(
-                    f"{known.name} in {str(folder)!r} has {len(there)} of the {int(shard[1])} files of its split "
-                    f"{part!r}: copy or download the missing ones."
+                    f"{known.name} in {str(folder)!r} has {len(shards)} of the {int(shard[1])} files of its split "
+                    f"{part!r}: copy or download the missing files."
                 )
 
 
@@ -173,13 +173,13 @@ def hub_folder() -> Path:
 
 
 def is_offline() -> bool:
-    """Whether the environment requests offline mode."""
+    """Return whether the environment requests offline mode."""
     names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in names)
 
 
 def is_reachable() -> bool:
-    """Request the Hub's front page in a thread, because a name server that never replies ignores timeouts."""
+    """Return whether the Hub replies; a thread asks it, because a name server that never replies ignores timeouts."""
     replies: list[bool] = []
 
     def ask() -> None:
@@ -199,7 +199,7 @@ def is_reachable() -> bool:
 
 
 def _in_hub_cache(known: CatalogEntry) -> DataFiles | None:
-    """Find an earlier download without importing anything; an incomplete one is ignored."""
+    """Find an earlier download without importing anything; incomplete downloads are ignored."""
     snapshots = hub_folder() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
     for folder in sorted(snapshots.glob("*"), key=lambda f: f.stat().st_mtime, reverse=True):
         try:

@@ -1,6 +1,6 @@
 """The one listing: which images a data set has, as rows of (source, label, part), whatever the layout of its files.
 
-This module has the types that all layouts share, and the layouts in which images are files of their own: class folders,
+This module has the types that all layouts share, and the layouts in which each image is a file: class folders,
 CSV files and folders of domains. Parquet files are listed by `parquet`, arrays by `array_files`, and few-shot data
 sets by `few_shot_files`. Nothing is decoded here.
 """
@@ -65,11 +65,11 @@ class ClassChoice:
     """The classes of a data set to list; see `meta_dataset`."""
 
     classes: tuple[str, ...]
-    """Their order gives the labels."""
+    """The classes, in the order of their labels."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other names of classes, which the files may use."""
     columns: tuple[str, ...] = ()
-    """Columns of Parquet files that form the class name, joined by '/'; empty for the label alone."""
+    """Columns of Parquet files that form the class name, joined by '/'; empty for only the label."""
     invert: bool = False
     """Whether black and white are exchanged."""
     most: int = 0
@@ -113,7 +113,7 @@ class DataFiles:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn whatever fails while the files are listed or decoded into a `DataError`."""
+        """Convert any error while the files are listed or decoded to a `DataError`."""
         try:
             yield
         except DataError:
@@ -168,16 +168,16 @@ class Listing:
             self,
             parts=[self.parts[row] for row in rows],
             labels={column: [values[row] for row in rows] for column, values in self.labels.items()},
-            read=lambda some: self.read([rows[row] for row in some]),
+            read=lambda chosen: self.read([rows[row] for row in chosen]),
             row_name=lambda row: self.row_name(rows[row]),
         )
 
 
 def list_files(where: str, rows: Sequence[tuple[str, Any, Source]], **more: Any) -> Listing:
-    """Return the listing of images that are files of their own, given as (part, label, file)."""
+    """Return the listing of images, each a file, from rows of (part, label, file)."""
     files = [file for _, _, file in rows]
     labels = {"label": [label for _, label, _ in rows]}
-    return Listing(where, [part for part, _, _ in rows], labels, lambda some: (files[row] for row in some), **more)
+    return Listing(where, [part for part, _, _ in rows], labels, lambda chosen: (files[row] for row in chosen), **more)
 
 
 Block = tuple[str, int, Callable[[], Iterator[Source]]]
@@ -197,22 +197,22 @@ def read_blocks(blocks: Iterable[Block], rows: Sequence[int]) -> Iterator[Source
         >>> list(read_blocks([("train", 2, lambda: iter([b"a", b"b"])), ("test", 1, lambda: iter([b"c"]))], [1, 2]))
         [b'b', b'c']
     """
-    wanted, start = iter(rows), 0
-    row = next(wanted, None)
+    remaining, start = iter(rows), 0
+    row = next(remaining, None)
     for _, length, open_block in blocks:
         end = start + length
         if row is not None and row < end:
             for index, source in enumerate(open_block(), start):
                 if index == row:
                     yield source
-                    row = next(wanted, None)
+                    row = next(remaining, None)
                 if row is None or row >= end:
                     break
         start = end
 
 
 def named_columns(name: str, hub: str, image_column: str, label_column: str) -> CatalogEntry:
-    """Return the entry of a data set outside of the catalog; a column that is not named has one of the usual names.
+    """Return the entry of a data set outside of the catalog; an empty column name stands for the usual names.
 
     Example:
         >>> named_columns("pets", "", "picture", "").image_columns
@@ -255,7 +255,7 @@ def class_ids(values: Sequence[Any], names: Sequence[str] = ()) -> tuple[Numbers
 
 
 def check_names(column: str, names: Sequence[str]) -> None:
-    """Raise a ValueError if two classes have one name."""
+    """Raise a ValueError if two classes have the same name."""
     if len(set(names)) < len(names):
         twice = next(name for index, name in enumerate(names) if name in names[:index])
         raise ValueError(f"two classes of {column!r} with the name {twice!r:.60}")
@@ -298,7 +298,7 @@ def name_some(names: Sequence[str]) -> str:
 
 
 def is_image(file: Path) -> bool:
-    """Whether a file has the suffix of an image."""
+    """Return whether a file has the suffix of an image."""
     return file.suffix.lower() in SUFFIXES
 
 
@@ -309,8 +309,8 @@ def walk(folder: Path, *, deep: bool = True, links: bool = True, irregular: list
         folder: the folder; nothing is yielded if it does not exist.
         deep: whether to enter subfolders.
         links: whether links to files count as files.
-        irregular: collects linked folders, and images that are not files; without it, the first one is refused,
-            because its images would be left out silently.
+        irregular: collects linked folders, and images that are not files; without it, the first one raises an
+            error, because its images would be left out silently.
     """
     if not folder.is_dir():
         return
@@ -337,7 +337,7 @@ def walk_images(folder: Path, *, deep: bool = True, links: bool = True) -> Itera
 
 
 def confine(folder: Path, path: str | Path) -> Path:
-    """Return a file that a row names, wherever links lead.
+    """Return the file that a row names, with links resolved.
 
     Raises:
         OSError, ValueError or RuntimeError: it is not a regular file in the folder.
@@ -380,7 +380,7 @@ def class_folders(folder: Path) -> tuple[Path, Mapping[str, Sequence[Path]]]:
 def list_class_folders(folder: Path) -> Listing | None:
     """List images in `<class>/<image>` or `<part>/<class>/<image>`; None if there are no folders with images.
 
-    Notes tell what was left out: other files, linked folders, images outside of class folders, empty classes.
+    Notes list what was left out: other files, linked folders, images outside of class folders, empty classes.
     """
     base, parts = class_folders(folder)
     rows: list[tuple[str, str, Path]] = []
@@ -448,11 +448,11 @@ def list_chosen_folders(files: DataFiles, choice: ClassChoice) -> Listing:
     return list_files(files.where, rows, names={"label": choice.classes}, resize="bilinear")
 
 
-def class_keys(files: DataFiles, choice: ClassChoice, there: Iterable[str]) -> list[str]:
-    """Return how the files call each chosen class: by its name or by its alias."""
-    there = set(there)
-    keys = [name if name in there else choice.aliases.get(name, name) for name in choice.classes]
-    if missing := [name for name, key in zip(choice.classes, keys, strict=True) if key not in there]:
+def class_keys(files: DataFiles, choice: ClassChoice, available: Iterable[str]) -> list[str]:
+    """Return the name of each chosen class in the files: its name or its alias."""
+    available = set(available)
+    keys = [name if name in available else choice.aliases.get(name, name) for name in choice.classes]
+    if missing := [name for name, key in zip(choice.classes, keys, strict=True) if key not in available]:
         raise DataError(
             f"{files.called} has no images of the class {missing[0]!r} of its specification ({len(missing)} of "
             f"{len(keys)} are missing): use the complete data set."
@@ -488,8 +488,8 @@ def list_csv(files: Sequence[Path], where: Path, images: Sequence[str], labels: 
             if not path or not class_name:
                 incomplete.append(f"line {number}")
                 continue
-            named = PARTS.get(line[part].strip().lower(), "") if part is not None else _part_of(file, files)
-            rows.append((named, class_name, _image_of(file.parent, path)))
+            part_name = PARTS.get(line[part].strip().lower(), "") if part is not None else _part_of(file, files)
+            rows.append((part_name, class_name, _image_of(file.parent, path)))
             paths.append(path)
         if incomplete:
             notes.append(
@@ -531,7 +531,7 @@ def _column(file: Path, heading: Sequence[str], names: Sequence[str], what: str)
 
 
 def _part_of(file: Path, files: Sequence[Path]) -> str:
-    """Return the part that the name of a file tells, where there are several files."""
+    """Return the part in the name of a file, if there are several files."""
     stem = file.stem.lower().replace("-", "_").split("_")
     return next((PARTS[term] for term in stem if term in PARTS), "") if len(files) > 1 else ""
 

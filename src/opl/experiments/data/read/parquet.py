@@ -33,7 +33,7 @@ SAVED = "dataset_dict.json"  # of `save_to_disk`
 ROWS = 256  # read at a time
 MOST_JSON_BYTES = 1 << 24  # of a description of a data set
 MOST_IMAGE_BYTES = 1 << 28
-_GROWTH = 100, 1 << 28  # what a Parquet file may unpack to: times its size, and bytes that any file may
+_GROWTH = 100, 1 << 28  # limits for unpacking: times the size of the file, plus bytes
 
 
 def list_tables(files: DataFiles) -> Listing:
@@ -54,14 +54,14 @@ def _list_parquet(files: DataFiles) -> Listing:
         table = file.read(columns=list(columns))
         for column in columns:
             values = table.column(column).to_pylist()
-            labels[column] += values if same else _named(values, column, names.get(column, ()))
+            labels[column] += values if same else _to_names(values, column, names.get(column, ()))
     blocks = [(part, file.metadata.num_rows, partial(_read_images, files, file, image)) for part, file in opened]
     listing = list_blocks(files.where, blocks, labels, names=first if same else {})
     parts, starts = listing.parts, {part: listing.parts.index(part) for part in {*listing.parts}}
     return replace(listing, row_name=lambda row: f"row {row - starts[parts[row]]} of {parts[row]!r}")
 
 
-def _named(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
+def _to_names(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
     """Replace numbers by class names: the files of different parts may number their classes differently."""
     check_names(column, names)
     return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
@@ -77,7 +77,7 @@ def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, tuple[str, ..
 def _read_images(files: DataFiles, file: Any, column: str) -> Iterator[Source]:
     for table in file.iter_batches(batch_size=ROWS, columns=[column]):
         for entry in table.column(column).to_pylist():
-            yield _encoded(files, entry)
+            yield _source_of(files, entry)
 
 
 def open_parquet(file: Path) -> Any:
@@ -88,7 +88,7 @@ def open_parquet(file: Path) -> Any:
     """
     import pyarrow.parquet as pq
 
-    is_text = os.fsencode(file).decode(errors="replace") == str(file)  # pyarrow knows no other paths
+    is_text = os.fsencode(file).decode(errors="replace") == str(file)  # pyarrow supports no other paths
     opened, size = pq.ParquetFile(file if is_text else file.open("rb")), file.stat().st_size
     groups = [opened.metadata.row_group(index) for index in range(opened.metadata.num_row_groups)]
     if opened.metadata.num_rows > size or max((group.num_rows for group in groups), default=0) > size:
@@ -111,31 +111,31 @@ def count_rows(files: DataFiles) -> int | None:
         return None
 
 
-def _columns(files: DataFiles, there: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def _columns(files: DataFiles, available: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return the image column, and the label columns with the class column first."""
     known = files.known
-    image = next((name for name in known.image_columns if name in there), None)
-    label = next((name for name in known.label_columns if name in there), None)
+    image = next((name for name in known.image_columns if name in available), None)
+    label = next((name for name in known.label_columns if name in available), None)
     if image is None or label is None:
-        wanted = known.image_columns if image is None else known.label_columns
+        names = known.image_columns if image is None else known.label_columns
         raise DataError(
-            f"{files.called} has no column {quote_names(wanted, 'or')} (its columns: {quote_names(there)}): rename "
+            f"{files.called} has no column {quote_names(names, 'or')} (its columns: {quote_names(available)}): rename "
             "the column."
         )
-    return image, tuple(dict.fromkeys((label, *(name for name in known.other_columns if name in there))))
+    return image, tuple(dict.fromkeys((label, *(name for name in known.other_columns if name in available))))
 
 
-def _encoded(files: DataFiles, entry: Any) -> Source:
+def _source_of(files: DataFiles, entry: Any) -> Source:
     """Return the image of a row, which holds it or names its file."""
     if isinstance(entry, bytes):
         return entry
-    held = entry if isinstance(entry, dict) else {"path": entry}
-    if held.get("bytes"):
-        return bytes(held["bytes"])
+    row = entry if isinstance(entry, dict) else {"path": entry}
+    if row.get("bytes"):
+        return bytes(row["bytes"])
     try:
-        if not isinstance(held.get("path"), str | Path):
+        if not isinstance(row.get("path"), str | Path):
             raise ValueError("a row has neither an image nor the path of one")
-        return read_limited(confine(files.folder, held["path"]), MOST_IMAGE_BYTES)
+        return read_limited(confine(files.folder, row["path"]), MOST_IMAGE_BYTES)
     except (OSError, ValueError) as error:
         return Unreadable(one_line(error))
 
@@ -208,14 +208,14 @@ def list_chosen_table(files: DataFiles, choice: ClassChoice) -> Listing:
 
 
 def _list_saved(files: DataFiles) -> Listing:
-    """List what `save_to_disk` wrote, if its files are in the folder: their names are only text in another file."""
+    """List what `save_to_disk` wrote; its files, which another file names, must be inside the folder."""
     import pyarrow as pa
 
     _check_splits(files, _json(files, SAVED)["splits"])
     tables = []
     for part in files.known.images:
-        for listed in _json(files, f"{part}/state.json")["_data_files"]:
-            file = confine(files.folder, Path(part, listed["filename"]))
+        for entry in _json(files, f"{part}/state.json")["_data_files"]:
+            file = confine(files.folder, Path(part, entry["filename"]))
             table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
             if len(table) > file.stat().st_size:
                 raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes but claims {len(table):,} rows")
@@ -228,26 +228,26 @@ def _list_saved(files: DataFiles) -> Listing:
 
 
 def _entries(files: DataFiles, column: Any) -> Iterator[Source]:
-    return (_encoded(files, entry.as_py()) for entry in column)
+    return (_source_of(files, entry.as_py()) for entry in column)
 
 
 def _json(files: DataFiles, name: str) -> Any:
     return json.loads(read_limited(confine(files.folder, name), MOST_JSON_BYTES))
 
 
-def _check_splits(files: DataFiles, there: Collection[str]) -> None:
-    if missing := [part for part in files.known.images if part not in there]:
+def _check_splits(files: DataFiles, available: Collection[str]) -> None:
+    if missing := [part for part in files.known.images if part not in available]:
         raise DataError(
             f"{str(files.folder)!r} has no split {quote_names(missing)} of {files.known.name} (its splits: "
-            f"{quote_names(there)}): use the complete data set."
+            f"{quote_names(available)}): use the complete data set."
         )
 
 
 def _list_part_folders(files: DataFiles) -> Listing:
     """List images as `<part>/<class>/<image>`; a part is the first folder with such a name, as in 'my-train'."""
     images: dict[str, list[Path]] = {}
-    every = (file.relative_to(files.folder) for file in files.files[""] if is_image(file))
-    for inside in sorted(every, key=lambda inside: (inside.suffix, str(inside))):  # the order of `datasets`
+    paths = (file.relative_to(files.folder) for file in files.files[""] if is_image(file))
+    for inside in sorted(paths, key=lambda inside: (inside.suffix, str(inside))):  # the order of `datasets`
         if part := next(filter(None, map(PART_NAME.search, inside.parts[:-1])), None):
             images.setdefault(part[1], []).append(inside)
     if not images:
@@ -256,7 +256,7 @@ def _list_part_folders(files: DataFiles) -> Listing:
     if len({len(inside.parts) for part in images.values() for inside in part}) > 1:
         raise ValueError("images at different depths")
     labels = [inside.parent.name for part in files.known.images for inside in images[part]]
-    read = partial(map, partial(_encoded, files))
+    read = partial(map, partial(_source_of, files))
     blocks = [(part, len(images[part]), partial(read, images[part])) for part in files.known.images]
     names = tuple(sorted({inside.parent.name for part in images.values() for inside in part}))
     return list_blocks(files.where, blocks, {"label": labels}, names={"label": names})

@@ -2,7 +2,7 @@
 
 Small images are decoded once into arrays in the cache, which later runs map into memory: for each part the pixels
 (N, C, H, W) as uint8, and each label column (N,) as int64. Large images stay encoded: image files are read in place,
-while those of Parquet files, where each row is compressed together with a hundred others, are copied into the cache.
+while images in Parquet files, where each row is compressed together with a hundred others, are copied to the cache.
 """
 
 import os
@@ -113,13 +113,13 @@ def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = 
         root: the data set's folder; if empty, it is searched for.
         parts: the parts to open and check; empty opens all.
         bgr: whether its files hold BGR arrays, which are then converted to RGB.
-        size: height and width to resize encoded images to; 0 for that of the data set.
+        size: height and width to resize encoded images to; 0 for the size of the data set.
     """
     files = find(name, root)
     if bgr and files.layout != "npz":
         raise OptionError(
             f"bgr is for arrays whose order of colors is unknown ('..._images.npz'), but {name} in "
-            f"{str(files.folder)!r} has encoded images: leave bgr out."
+            f"{str(files.folder)!r} has encoded images: remove bgr."
         )
     return load_files(replace(files, bgr=bgr, known=replace(files.known, size=size or files.known.size)), parts)
 
@@ -138,11 +138,11 @@ def load_files(files: DataFiles, parts: Collection[str] = ()) -> DecodedData:
         others = {column: open_array(folder / f"{part}.{column}.npy", mapped=False) for column in contents["labels"]}
         labels = others.pop(contents["labels"][0])
         decoded[part] = DecodedPart(open_array(folder / f"{part}.pixels.npy"), labels, others)
-        there, complete = len(decoded[part].pixels), known.images.get(part, 0)
-        if complete and there != complete and not known.classes:
+        size, complete = len(decoded[part].pixels), known.images.get(part, 0)
+        if complete and size != complete and not known.classes:
             warnings.warn(
                 OplWarning(
-                    f"{files.called} has {there:,} images in its split {part!r}, where the complete data set has "
+                    f"{files.called} has {size:,} images in its split {part!r}, where the complete data set has "
                     f"{complete:,}: results are not comparable with published ones."
                 ),
                 stacklevel=2,
@@ -152,7 +152,7 @@ def load_files(files: DataFiles, parts: Collection[str] = ()) -> DecodedData:
 
 
 def open_array(file: Path, *, mapped: bool = True) -> Tensor:
-    """Open an array of the cache as a tensor; what is written to it does not reach the file."""
+    """Open an array of the cache as a tensor; writes to it do not reach the file."""
     return torch.from_numpy(np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False))
 
 
@@ -216,9 +216,9 @@ def _label_codes(files: DataFiles, listing: Listing, part: str, names: dict[str,
     codes = {}
     for label, values in listing.labels.items():
         check_names(label, names[label])
-        codes[label], named = class_ids(values, names[label])
-        names[label] = list(named)
-        limit = len(named) or (files.known.num_classes if label in files.known.label_columns else 0)
+        codes[label], class_names = class_ids(values, names[label])
+        names[label] = list(class_names)
+        limit = len(class_names) or (files.known.num_classes if label in files.known.label_columns else 0)
         low, high = (codes[label].min(), codes[label].max()) if len(codes[label]) else (0, 0)
         if limit and not 0 <= low <= high < limit:
             raise DataError(
@@ -239,7 +239,7 @@ def _label_codes(files: DataFiles, listing: Listing, part: str, names: dict[str,
 PACKED = ".bin"  # suffix of the files of entries
 SAMPLE, SAMPLE_SIZE = 1000, 128  # images from which mean and std are computed, and the size that they are reduced to
 BYTES_AT_ONCE = 32 << 20  # of floats, when images are read without training
-BLOCK = 8 << 20  # bytes of memory from which a freed block goes back to the system
+BLOCK = 8 << 20  # freed blocks of at least this many bytes are returned to the system
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class Crops:
     """Batches that each worker prepares in advance, which bounds the memory."""
 
 
-SQUARES = Crops(SAMPLE_SIZE, "RGB", least=1.0, center=1.0)  # from which mean and std are computed
+SQUARES = Crops(SAMPLE_SIZE, "RGB", least=1.0, center=1.0)  # for mean and std
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ class EncodedData:
 
     folder: Path
     images: Path | None
-    """The folder of the images, if they are files of their own."""
+    """The folder of the images, if each is a file."""
     where: str
     class_names: tuple[str, ...] = ()
     channels: int = 3
@@ -345,9 +345,9 @@ def load_encoded(known: CatalogEntry, root: str = "") -> EncodedData:
     if (root or base) and _has_classes(folder):
         return load_class_folders(known.name, folder)
     if not known.hub and not ((root or base) and folder.is_dir()):
-        there = f"there is no folder {str(folder)!r}" if root or base else f"{known.name} needs a folder of images"
+        problem = f"there is no folder {str(folder)!r}" if root or base else f"{known.name} needs a folder of images"
         raise DataError(
-            f"{there}: pass the folder with --data.root, or the id of a data set on the Hub with --data.hub."
+            f"{problem}: pass the folder with --data.root, or the id of a data set on the Hub with --data.hub."
         )
     files = find_tables(known, root)
     key = hash_of(FORMAT, known.image_columns, known.label_columns, content_sums(files.folder, files.all_files))
@@ -376,7 +376,7 @@ def load_class_folders(name: str, folder: Path, where: str = "") -> EncodedData:
 
 
 def _has_classes(folder: Path) -> bool:
-    """Whether a folder has class folders with images to train on."""
+    """Return whether a folder has class folders with images to train on."""
     if not folder.is_dir():
         return False
     _, parts = class_folders(folder)
@@ -453,7 +453,7 @@ def _write_index(folder: Path, images: Path | None, listing: Listing) -> Content
 def image_statistics(files: EncodedFiles) -> dict[str, Any]:
     """Return `channels` (1 if all images are gray, otherwise 3), and `mean` and `std` per channel, of pixels in [0, 1].
 
-    They are those of up to 1,000 evenly spaced images, reduced to 128 x 128 pixels.
+    They are computed from up to 1,000 evenly spaced images, reduced to 128 x 128 pixels.
     """
     from .decode import decode_square
 
@@ -522,7 +522,7 @@ class EncodedImages(Images):
 
 
 def _ignore_signals(worker: int) -> None:
-    """Have a worker ignore signals to the whole process group: the run needs it for its last step."""
+    """Make a worker ignore signals to the whole process group: the run needs the worker for its last step."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
 
