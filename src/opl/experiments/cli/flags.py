@@ -158,7 +158,7 @@ def _flag_names(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def read_recipe(file: Path) -> "Recipe":
-    """Read a recipe from a file: `winner.json` of a search, or `recipe.json` of a run."""
+    """Read a recipe from a file: `winner.json` of a search, `recipe.json` of a run, or a record."""
     from ..training.build import parse_recipe
 
     try:
@@ -166,7 +166,7 @@ def read_recipe(file: Path) -> "Recipe":
         return parse_recipe(content["recipe"] if isinstance(content.get("recipe"), dict) else content)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise OptionError(
-            f"{file} is not a recipe ({error}): use winner.json of a search or recipe.json of a run."
+            f"{file} is not a recipe ({error}): use winner.json of a search, recipe.json of a run or a record."
         ) from error
 
 

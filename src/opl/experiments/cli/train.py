@@ -111,7 +111,7 @@ def _parser(argv: list[str]) -> Parser:
         "--recipe",
         type=Path,
         metavar="FILE",
-        help="Read the recipe from winner.json of a search, or recipe.json of a run.",
+        help="Read the recipe from winner.json of a search, recipe.json of a run, or a record in results/.",
     )
     parser.add_argument(
         "--scale",
