@@ -7,6 +7,7 @@ baseline over seeds, with a variance that is moderated over all settings of the 
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from ..item import Item
@@ -112,7 +113,7 @@ def _auxiliary(method: dict[str, Any]) -> list[Any]:
 
 def summarize(settings: Sequence[Setting]) -> list[Summary]:
     """The effect on each task that has at least two settings."""
-    by_task = {task: of_task(settings, task) for task in dict.fromkeys(setting.task for setting in settings)}
+    by_task = {task: tuple(of_task(settings, task)) for task in dict.fromkeys(setting.task for setting in settings)}
     return [summarize_task(task, chosen) for task, chosen in by_task.items() if len(chosen) > 1]
 
 
@@ -126,8 +127,9 @@ def measure_effects(settings: Sequence[Setting]) -> list[Interval]:
     return moderate([interval(setting.pairs) for setting in settings])
 
 
-def summarize_task(task: str, settings: Sequence[Setting]) -> Summary:
-    """The effect over some settings."""
+@cache
+def summarize_task(task: str, settings: tuple[Setting, ...]) -> Summary:
+    """The effect over some settings; cached, since two tables and the forest plot show it."""
     effects = measure_effects(settings)
     networks: dict[str, list[Interval]] = {}
     for effect, setting in zip(effects, settings, strict=True):
