@@ -28,14 +28,15 @@ def batches(draw):
         elif kind == "sparse":
             features[row, torch.rand(dim, generator=generator) < 0.5] = 0
     kind_of_labels = draw(st.sampled_from(["hard", "hard", "soft", "several"]))
+    columns = max(2, classes)  # a single column of floats is refused
     if kind_of_labels == "hard":
         labels = torch.randint(0, classes, (rows,), generator=generator)
         if draw(st.booleans()):
             labels = torch.arange(rows) * 1000  # all singletons, and ids that are not 0..C-1
     elif kind_of_labels == "several":
-        labels = (torch.rand(rows, classes, generator=generator) < 0.5).double()
+        labels = (torch.rand(rows, columns, generator=generator) < 0.5).double()
     else:
-        labels = torch.rand(rows, classes, dtype=torch.float64, generator=generator) + 1e-3
+        labels = torch.rand(rows, columns, dtype=torch.float64, generator=generator) + 1e-3
         labels[torch.rand(labels.shape, generator=generator) < 0.3] = 0
         labels[:, 0] += labels.sum(1) == 0
         labels /= labels.sum(1, keepdim=True)

@@ -330,7 +330,7 @@ INVALID = {
     "other dimensions": (lambda: neighbors(X, Y, X[:, :3], Y), FeatureError, ["dimension 8 but test features 3"]),
     "zero neighbors": (lambda: neighbors(X, Y, X, Y, k=0), OptionError, ["k is 0"]),
     "other bins": (lambda: Reliability(3).merge(Reliability(4)), OptionError, ["same bins"]),
-    "negative labels": (lambda: retrieval(X, Y - 1), LabelError, ["label -1 is negative"]),
+    "negative labels": (lambda: retrieval(X, Y - 1), LabelError, ["label -1 is negative", "pass ignore_index=-1."]),
 }
 
 test_invalid_input_is_refused_in_one_sentence = refuses(INVALID)

@@ -120,7 +120,8 @@ def check_settings(settings: Any, inside: str = "") -> None:
     """
     hints = _hints(settings.__class__)
     for field in dataclasses.fields(settings):
-        _check(getattr(settings, field.name), hints[field.name], f"{inside}{field.name}")
+        name = field.name.replace("_", "-") if inside == "--" else field.name
+        _check(getattr(settings, field.name), hints[field.name], f"{inside}{name}")
 
 
 @cache

@@ -93,9 +93,10 @@ def orthogonal_projection(
 
     Args:
         features: (B, D) or (B, D, 1, 1), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
-        labels: (B,) or (B, 1) class ids; or (B, C) label rows: probabilities that sum to 1 (mixup, cutmix), or 1 for
-            each class of the sample (multi-label). A pair has same-class weight w and different-class weight 1 - w. For
-            probabilities w is the inner product of the two rows, for multi-label rows it is their cosine.
+        labels: (B,) or (B, 1) integer class ids; or (B, C) label rows, C > 1: probabilities that sum to 1 (mixup,
+            cutmix), or 1 for each class of the sample (multi-label). A pair has same-class weight w and different-class
+            weight 1 - w. For probabilities w is the inner product of the two rows, for multi-label rows it is their
+            cosine.
         gamma: weight of d relative to s. With 0 the loss depends on s alone.
         form: how d is computed: `"mean_abs"`, the mean of |cos| (Algorithm 1 and the released experiments);
             `"abs_mean"`, the absolute value of the mean of cos (Eq. 3-6); `"mean"`, signed (the released root loss);

@@ -817,8 +817,10 @@ def _labeled_rows(
     if not x.isfinite().all():
         raise FeatureError(f"the {name} contain NaN or infinite values: check the model and its input.")
     if len(ids) and int(ids.min()) < 0:
+        lowest = int(ids.min())
         raise LabelError(
-            f"label {int(ids.min())} is negative: number classes from 0 and label excluded rows {ignore_index}."
+            f"label {lowest} is negative: number classes from 0 and label excluded rows ignore_index ({ignore_index}), "
+            f"or pass ignore_index={lowest}."
         )
     return x, ids
 

@@ -124,8 +124,8 @@ def _call(loss_function: Callable[..., Any], features: Tensor, labels: Tensor) -
     value = result[0] if isinstance(result, tuple) and result else result
     if not isinstance(value, Tensor) or value.numel() != 1:
         raise OptionError(
-            f"the loss function returned a {type(value).__name__}: it must return a tensor of one element, or a tuple "
-            "that begins with it."
+            f"the value of the loss function has type {type(value).__name__}: return a tensor of one element, or a "
+            "tuple that begins with it."
         )
     return value.reshape(())
 

@@ -115,8 +115,15 @@ def test_a_frozen_backbone_gets_a_warning():
     for parameter in model.body.parameters():
         parameter.requires_grad_(False)
     images, labels = data()
-    with pytest.warns(errors.OplWarning, match="carry no gradient"):
+    with pytest.warns(errors.OplWarning, match="the input of layer 'fc'.* carry no gradient"):
         opl.regularize(nn.CrossEntropyLoss(), model)(model(images), labels)
+
+
+def test_the_warning_about_a_bare_linear_layer_points_to_the_line_that_calls_the_criterion():
+    model = nn.Linear(4, 4)
+    with pytest.warns(errors.OplWarning, match="the input of the model") as caught:
+        train(model, opl.regularize(nn.CrossEntropyLoss(), model), lambda images: model(images[:, 0, :4, 0]), steps=1)
+    assert caught[0].filename == train.__code__.co_filename
 
 
 class Segmentation(nn.Module):

@@ -101,6 +101,18 @@ def conv_head_beside_a_linear_layer():
     says(lambda: criterion(model(IMAGES), labels), errors.TapError, ["larger than 1 x 1", "layer="])
 
 
+def transposed_head():
+    model, labels, images = ConvHead(), torch.randint(0, 4, (2, 32, 32)), IMAGES[:2]
+    model.head = nn.ConvTranspose2d(8, 4, 2, 2)
+    criterion = opl.regularize(BASE, model, layer="head")
+    says(lambda: criterion(model(images), labels), errors.FeatureError, ["512 rows", "2048 rows", "features='...'"])
+    criterion = opl.regularize(BASE, model, features="body")
+    logits, rows = model(images), model.body(images).movedim(1, -1).reshape(-1, 8)
+    nearest = F.interpolate(labels[:, None].float(), (16, 16), mode="nearest-exact").long()
+    expected = F.cross_entropy(logits, labels) + textbook(rows, nearest.reshape(-1))
+    agrees(model, criterion(logits, labels), expected, 1e-4)
+
+
 def two_inputs():
     model = Twice()
     criterion = opl.regularize(BASE, model)
@@ -195,6 +207,19 @@ def swapped():
     check(model, criterion)
 
 
+def swapped_model():
+    model = Net()
+    for base in (BASE, F.cross_entropy):
+        says(lambda base=base: opl.regularize(model, base), errors.OptionError, ["regularize(criterion, model)"])
+    check(model, opl.regularize(BASE, model))
+
+
+def class_as_criterion():
+    model = Net()
+    says(lambda: opl.regularize(nn.CrossEntropyLoss, model), errors.OptionError, ["a class", "nn.CrossEntropyLoss()"])
+    check(model, opl.regularize(nn.CrossEntropyLoss(), model))
+
+
 def own_classifier():
     losses = pytest.importorskip("pytorch_metric_learning.losses", reason="pytorch-metric-learning is not installed")
     model = SmallCNN()
@@ -247,6 +272,29 @@ def two_ignored_labels():
     base = nn.ModuleList([nn.CrossEntropyLoss(ignore_index=-1), nn.CrossEntropyLoss(ignore_index=255)])
     says(lambda: opl.regularize(base, SmallCNN()), errors.OptionError, ["-1 and 255", "ignore_index="])
     assert opl.regularize(base, SmallCNN(), ignore_index=255).projection.ignore_index == 255
+
+
+def negative_ignored_label():
+    model, labels = Net(), LABELS.clone()
+    labels[::4] = -1
+    base = lambda logits, target: F.cross_entropy(logits, target, ignore_index=-1)  # noqa: E731
+    says(lambda: opl.regularize(base, model)(model(IMAGES), labels), errors.LabelError, ["-1", "ignore_index=-1."])
+    logits = model(IMAGES)
+    loss = opl.regularize(base, model, ignore_index=-1)(logits, labels)
+    agrees(model, loss, base(logits, labels) + textbook(model.seen[-1], labels, ignore_index=-1))
+
+
+def no_classes(base, classes, target, value):
+    """A target of numbers that are neither class ids nor probabilities, and a function that returns class ids."""
+
+    def run():
+        model = Net(classes)
+        says(lambda: opl.regularize(base, model)(model(IMAGES), target), errors.LabelError, [value, "labels="])
+        logits = model(IMAGES)
+        loss = opl.regularize(base, model, labels=lambda _: LABELS)(logits, target)
+        agrees(model, loss, base(logits, target) + textbook(model.seen[-1], LABELS))
+
+    return run
 
 
 def dictionary_as_target():
@@ -337,6 +385,7 @@ CURED = {
     ),
     "functional cosine": cure_head(cosine, ["product outside", "features="], features="pool"),
     "3 x 3 head": conv_head,
+    "a transposed convolution as head": transposed_head,
     "3 x 3 head beside a linear layer": conv_head_beside_a_linear_layer,
     "layers with two inputs": two_inputs,
     "re-entrant checkpoint": reentrant,
@@ -347,11 +396,19 @@ CURED = {
     "detached": detached,
     "features first": features_first,
     "swapped arguments": swapped,
+    "criterion and model swapped": swapped_model,
+    "a class as criterion": class_as_criterion,
     "a criterion with a classifier": own_classifier,
     "Opacus": opacus,
     "vmap": vmapped,
     "a label that is no class": unknown_ignored_label,
+    "a negative label that the criterion ignores": negative_ignored_label,
     "two ignored labels": two_ignored_labels,
+    "a number to predict": no_classes(nn.MSELoss(), 1, torch.full((24, 1), 2.5), "2.5"),
+    "a negative number to predict": no_classes(nn.MSELoss(), 1, torch.full((24, 1), -0.5), "-0.5"),
+    "log-probabilities": no_classes(
+        nn.KLDivLoss(reduction="batchmean", log_target=True), 4, torch.full((24, 4), 0.25).log(), "-1.386"
+    ),
     "a dictionary as target": dictionary_as_target,
     "a tuple as loss": tuple_as_loss,
     "two readings": two_readings,
@@ -389,10 +446,31 @@ def options():
         "unknown pool": (
             lambda: make(model, features="pool", pool="middle"), errors.OptionError, ["'middle'", "'mean'"],
         ),
+        "pool without a layer": (lambda: make(model, pool="mean"), errors.OptionError, ["layer=", "features="]),
+        "pool no function": (lambda: make(model, features="pool", pool=3), errors.OptionError, ["3", "'first'"]),
+        "pool of vectors": (
+            lambda: make(model, layer="fc", pool="mean")(model(IMAGES), LABELS), errors.FeatureError,
+            ["(24, 16)", "leave out pool="],
+        ),
         "layer and features": (
             lambda: make(model, layer="fc", features="pool"), errors.OptionError, ["one of them"],
         ),
         "no function": (lambda: make(model, features=3), errors.OptionError, ["int", "function"]),
+        "no layer": (lambda: make(model, layer=3), errors.OptionError, ["layer has type int", "name"]),
+        "labels no function": (lambda: make(model, labels=LABELS), errors.OptionError, ["Tensor", "function"]),
+        "loss no function": (lambda: make(model, loss=3), errors.OptionError, ["loss has type int", "function"]),
+        "a list as opl_labels": (
+            lambda: make(model)(model(IMAGES), LABELS, opl_labels=[1, 2]), errors.OptionError,
+            ["opl_labels has type list", "pass a tensor"],
+        ),
+        "a short mask": (
+            lambda: make(model)(model(IMAGES), LABELS, opl_labels=LABELS[:2] > 0), errors.LabelError,
+            ["(2,)", "(24,)"],
+        ),
+        "a mask of too many dimensions": (
+            lambda: make(model)(model(IMAGES), LABELS, opl_labels=LABELS[:, None] > 0), errors.LabelError,
+            ["(24, 1)", "(24,)"],
+        ),
         "no tensor": (
             lambda: make(model, features=lambda output: None)(model(IMAGES), LABELS), errors.FeatureError,
             ["NoneType", "features="],

@@ -86,6 +86,33 @@ def test_features_follow_what_is_done_to_logits(name, options):
     agrees(model, criterion(logits, labels), expected, tolerance)
 
 
+class PooledHead(Net):
+    """A network whose last layer averages the map that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Sequential(self.pool, nn.Flatten(), self.fc)
+
+    def forward(self, images):
+        self.features(images)
+        return self.head(self.body(images))
+
+
+@pytest.mark.parametrize("move", ["as double", "rows flipped", "clamped, then in another order"])
+def test_the_input_of_a_named_classifier_is_pooled(move):
+    torch.manual_seed(0)
+    change, follow = CHANGES[move]
+    model, (images, labels) = PooledHead(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, layer="head", pool="mean")
+    logits = change(model(images))
+    expected = F.cross_entropy(logits, labels) + textbook(follow(model.seen[0]), labels)
+    agrees(model, criterion(logits, labels), expected)
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, layer="fc", pool=lambda features: features[:, :5])
+    logits = change(model(images))
+    expected = F.cross_entropy(logits, labels) + textbook(follow(model.seen[1][:, :5]), labels)
+    agrees(model, criterion(logits, labels), expected)
+
+
 TWO_PASSES = {
     "mean": lambda one, two: (one + two) / 2,
     "sum": lambda one, two: one + two,

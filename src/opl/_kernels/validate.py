@@ -118,7 +118,7 @@ def may_read_values(x: Tensor, ordinary: bool = True) -> bool:
 def check_vectors(x: Tensor, name: str = "features") -> Tensor:
     """Return features or logits as (B, D) in fp32 or fp64; raise `FeatureError` if they are invalid."""
     if not isinstance(x, Tensor):
-        raise FeatureError(f"{name} are a {type(x).__name__}: pass a torch.Tensor of shape (B, D).")
+        raise FeatureError(f"{name} have type {type(x).__name__}: pass a torch.Tensor of shape (B, D).")
     if x.layout != torch.strided or x.is_nested:
         raise FeatureError(_layout_error(x, name))
     if not x.is_floating_point():
@@ -144,7 +144,7 @@ def _layout_error(x: Tensor, name: str) -> str:
 def check_labels(labels: Tensor, x: Tensor) -> Tensor:
     """Return (B,) class ids or (B, C) label rows that match `x`; raise `LabelError` if they are invalid."""
     if not isinstance(labels, Tensor):
-        raise LabelError(f"labels are a {type(labels).__name__}: pass a torch.Tensor of (B,) class ids.")
+        raise LabelError(f"labels have type {type(labels).__name__}: pass a torch.Tensor of (B,) class ids.")
     if labels.layout != torch.strided or labels.is_nested:
         raise LabelError(_layout_error(labels, "labels"))
     shape, soft = tuple(labels.shape), labels.is_floating_point()
@@ -154,7 +154,7 @@ def check_labels(labels: Tensor, x: Tensor) -> Tensor:
         )
     if labels.shape[0] != x.shape[0]:  # `len` of a tensor takes a microsecond
         raise LabelError(f"{len(labels)} labels for {len(x)} features: pass one label per row of the features.")
-    if soft and labels.ndim == 1:
+    if soft and shape[1:] in ((), (1,)):
         raise LabelError(
             f"labels are {labels.dtype} of shape {shape}: class ids are integers, for instance labels.long()."
         )
@@ -180,7 +180,7 @@ def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]
         if len(wrong):
             raise LabelError(
                 f"label {int(wrong[0])} is negative: number classes from 0 and label excluded rows "
-                f"ignore_index ({ignore_index})."
+                f"ignore_index ({ignore_index}), or pass ignore_index={int(wrong[0])}."
             )
         return True, max(high, -low)
     ignored = _ignored(labels, ignore_index)

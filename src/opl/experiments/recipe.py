@@ -142,7 +142,7 @@ def checkpoint_interval(text: str) -> tuple[float, int]:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)[ -]?(minute|step)s?", text)
     if text != "never" and (match is None or float(match[1]) == 0 or (match[2] == "step" and "." in match[1])):
         raise OptionError(
-            f"checkpoint_every is {text!r}: must be minutes or steps, such as '10 minutes' or '500 steps', or never."
+            f"checkpoint_every is {text!r} but must be minutes or steps, such as '10 minutes' or '500 steps', or never."
         )
     if match is None:
         return 0.0, 0

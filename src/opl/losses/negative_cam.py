@@ -130,7 +130,7 @@ class NegativeCAMLoss(nn.Module):
 def _checked(maps: Tensor, name: str) -> Tensor:
     """Return (B, C, H, W) maps in fp32 or fp64; raise `FeatureError` if they are invalid."""
     if not isinstance(maps, Tensor):
-        raise FeatureError(f"{name} are a {type(maps).__name__}: pass a torch.Tensor of shape (B, C, H, W).")
+        raise FeatureError(f"{name} have type {type(maps).__name__}: pass a torch.Tensor of shape (B, C, H, W).")
     if not maps.is_floating_point():
         raise FeatureError(f"{name} are {maps.dtype}: pass a floating-point tensor, for instance with .float().")
     if maps.ndim != 4 or 0 in maps.shape[1:]:

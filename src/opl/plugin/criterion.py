@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from .._advice import LOWER_D
 from .._kernels.normalize import SHORTEST
-from .._kernels.validate import is_number
-from ..errors import LabelError, OplWarning, OptionError, did_you_mean
+from .._kernels.validate import is_number, may_read_values
+from ..errors import FeatureError, LabelError, OplWarning, OptionError, did_you_mean
 from ..functional import GAMMA, IGNORE_INDEX, WEIGHT
 from ..losses.projection import OrthogonalProjectionLoss
 from ..schedules import AutoGamma, Gamma, Ramp, RampedValue, StepCounter
@@ -112,8 +112,10 @@ def regularize(
         >>> criterion.last._fields[:4]
         ('base', 'projection', 'same', 'other')
     """
+    _check_functions(criterion, labels, loss)
     _refuse_per_sample_gradients(model)
     if layer is None and features is None:
+        _refuse_swapped(criterion, model)
         _refuse_own_classifier(criterion)
     ignored = _ignore_index(criterion) if ignore_index is None else ignore_index
     projection = OrthogonalProjectionLoss(gamma=gamma, ignore_index=ignored, **options)
@@ -215,7 +217,7 @@ class RegularizedCriterion(nn.Module):
         loss = value if self.loss is None else self.loss(value)
         if not isinstance(loss, Tensor):
             raise OptionError(
-                f"the criterion returned a {type(loss).__name__}, not a tensor: pass loss=lambda value: ... that "
+                f"the criterion's value has type {type(loss).__name__}, not Tensor: pass loss=lambda value: ... that "
                 "returns the loss."
             )
         return loss
@@ -240,6 +242,7 @@ class RegularizedCriterion(nn.Module):
     def _add(self, base: Tensor, output: Any, logits: Tensor, target: Any, opl_labels: Tensor | None) -> Tensor:
         _refuse_vmap(logits)
         labels = self._labels(target, opl_labels)
+        self._check_soft_labels(labels, logits)
         rows = self.source.rows(output, logits, labels)
         if not self._range_checked and labels is target and isinstance(self.source, ClassifierSource):
             self._check_range(rows, logits)
@@ -264,15 +267,38 @@ class RegularizedCriterion(nn.Module):
     def _labels(self, target: Any, given: Tensor | None) -> Tensor:
         labels = given if given is not None else target if self.labels is None else self.labels(target)
         if not isinstance(labels, Tensor):
+            kind = type(labels).__name__
+            if given is not None:
+                raise OptionError(f"opl_labels has type {kind}: pass a tensor of class ids, or a boolean mask of rows.")
             raise OptionError(
-                f"the labels for OPL are a {type(labels).__name__}, not a tensor: pass labels=lambda target: ... that "
-                "returns the class ids."
+                f"the labels for OPL have type {kind}, not Tensor: pass labels=lambda target: ... that returns the "
+                "class ids."
             )
         if labels.dtype == torch.bool and isinstance(target, Tensor) and labels is not target:
+            sizes = zip(labels.shape, target.shape, strict=False)
+            if labels.ndim > target.ndim or any(size not in (1, whole) for size, whole in sizes):
+                raise LabelError(
+                    f"the mask of rows for OPL has shape {tuple(labels.shape)} and the target {tuple(target.shape)}: "
+                    "pass one value per row of the target."
+                )
             ignored = self.projection.ignore_index
             mask = labels.view(*labels.shape, *[1] * (target.ndim - labels.ndim))
             return torch.where(mask, target, target.new_tensor(ignored))
         return labels
+
+    def _check_soft_labels(self, labels: Tensor, logits: Tensor) -> None:
+        """Raise `LabelError` for numbers that are no probabilities, such as regression targets, on the CPU only."""
+        soft = labels.is_floating_point() and labels.numel() == logits.numel()
+        if not soft or not may_read_values(labels, ordinary=False):
+            return
+        is_rows = labels.shape == logits.shape and logits.ndim > 1 and logits.shape[1] > 1
+        most = math.inf if is_rows else 1  # label rows are scaled
+        valid = ((labels >= 0) & (labels <= most)) | (labels == self.projection.ignore_index)
+        if not bool(valid.all()):
+            raise LabelError(
+                f"a label for OPL is {labels[~valid][0].item():.4g} but must be a class id or a probability: pass "
+                "labels=lambda target: ... that returns the class ids."
+            )
 
     def _check_range(self, rows: Rows, logits: Tensor) -> None:
         """Raise `LabelError` for a label that is no class; on an accelerator, where reading it waits, only once."""
@@ -380,6 +406,7 @@ ALWAYS_EVAL = 100  # batches
 VANISHED, STILL = 0.1, 0.95  # shares of the first norm and of the first base loss
 CURES = {
     "constant": f"if it lasts and d should fall, use {LOWER_D.take}, or gamma='auto' or an opl.Ramp.",
+    "recipe": f"if it lasts and d should fall, use {LOWER_D.take}.",
     "auto": "if it lasts, use gamma=opl.AutoGamma(margin=...) with a larger margin.",
     "ramp": "if it lasts, use an opl.Ramp with a larger end or fewer steps.",
 }
@@ -484,6 +511,15 @@ def check_trainer() -> None:
         frame = frame.f_back
 
 
+def _pool_by_name(name: str, features: Tensor) -> Tensor:
+    if features.ndim < 3:
+        raise FeatureError(
+            f"pool is {name!r} and the features have shape {tuple(features.shape)}, which is one vector per sample: "
+            "leave out pool=."
+        )
+    return POOLS[name](features)
+
+
 def _source(
     model: nn.Module,
     layer: str | nn.Module | None,
@@ -493,7 +529,11 @@ def _source(
     if isinstance(pool, str):
         if pool not in POOLS:
             raise OptionError(did_you_mean("pool", pool, POOLS))
-        pool = POOLS[pool]
+        pool = functools.partial(_pool_by_name, pool)
+    elif pool is not None and not callable(pool):
+        raise OptionError(f"pool is {pool!r} but must be {', '.join(map(repr, POOLS))} or a function.")
+    if pool is not None and layer is None and features is None:
+        raise OptionError("pool= is set without layer= or features=: name the layer whose features it reduces.")
     if features is None:
         return ClassifierSource(model, layer, pool)
     if layer is not None:
@@ -502,7 +542,8 @@ def _source(
         return OutputSource(model, features, pool)
     if not callable(features):
         raise OptionError(
-            f"features is a {type(features).__name__}: pass the name of a layer or a function of the model's output."
+            f"features has type {type(features).__name__}: pass the name of a layer, or a function of the model's "
+            "output."
         )
     return FunctionSource(model, features, pool)
 
@@ -531,7 +572,7 @@ def _logits(output: Any, target: Any) -> Tensor:
         logits = output[0]
     if not isinstance(logits, Tensor):
         raise OptionError(
-            f"the model returned a {type(output).__name__} without logits: call the criterion with the tensor of "
+            f"the model's output has type {type(output).__name__} and no logits: call the criterion with the tensor of "
             "logits, an object that has .logits, a mapping with 'logits', or a tuple that begins with them."
         )
     if isinstance(target, Tensor) and target.requires_grad and not logits.requires_grad:
@@ -539,6 +580,25 @@ def _logits(output: Any, target: Any) -> Tensor:
     if hasattr(logits, "full_tensor"):
         raise OptionError("the logits are a DTensor: call the criterion with logits.full_tensor().")
     return logits
+
+
+def _check_functions(criterion: object, labels: object, loss: object) -> None:
+    """Raise `OptionError` for an argument that must be called and cannot be."""
+    if isinstance(criterion, type):
+        raise OptionError("the criterion is a class: pass an instance, such as nn.CrossEntropyLoss().")
+    for name, value, argument in (("labels", labels, "target"), ("loss", loss, "criterion's value")):
+        if value is not None and not callable(value):
+            raise OptionError(f"{name} has type {type(value).__name__}: pass a function of the {argument}.")
+
+
+def _refuse_swapped(criterion: object, model: object) -> None:
+    """Raise `OptionError` if the criterion has parameters and the model, which is a loss then, has none."""
+
+    def has_parameters(module: object) -> bool:
+        return isinstance(module, nn.Module) and next(module.parameters(), None) is not None
+
+    if has_parameters(criterion) and callable(model) and not has_parameters(model):
+        raise OptionError("criterion and model are swapped: call opl.regularize(criterion, model).")
 
 
 def _refuse_own_classifier(criterion: Callable[..., Any]) -> None:
@@ -575,8 +635,8 @@ def _refuse_vmap(logits: Tensor) -> None:
 
 def _warn_frozen(name: str) -> None:
     warnings.warn(
-        f"the features at {name} carry no gradient, so OPL trains nothing: the backbone is frozen, or the layer is "
+        f"the features ({name}) carry no gradient, so OPL trains nothing: the backbone is frozen, or the layer is "
         "inside a re-entrant checkpoint (pass use_reentrant=False).",
         OplWarning,
-        stacklevel=4,
+        stacklevel=6,  # the line that called the criterion: three frames of opl and two of nn.Module lie between
     )

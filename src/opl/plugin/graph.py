@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node
 
-from ..errors import FeatureError, LayerError, TapError
+from ..errors import FeatureError, LayerError, OptionError, TapError
 from ..heads import Head
 from .rows import (
     CURE,
@@ -42,12 +42,9 @@ WHERE = "name the layer whose input is the features with layer='...', one of mod
 def named_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return all layers of a model by their names without wrappers; raise `LayerError` if there are none to hook."""
     if not isinstance(model, nn.Module):
-        raise LayerError(f"model is a {type(model).__name__}: pass the torch.nn.Module that computes the features.")
+        raise LayerError(f"model has type {type(model).__name__}: pass the torch.nn.Module that computes the features.")
     if any(base.__module__.split(".")[0] == "keras" for base in type(model).__mro__):
-        raise LayerError(
-            "the model is a Keras model, whose layers call functions that no hook sees: return the features from the "
-            "model and pass features=lambda output: ..."
-        )
+        raise LayerError(f"the model is a Keras model, whose layers call functions that no hook sees: {CURE}.")
     if isinstance(model, torch.jit.ScriptModule):
         raise LayerError(
             "the model was compiled by torch.jit, which runs its layers where no hook sees them: pass the Python model "
@@ -56,7 +53,7 @@ def named_layers(model: nn.Module) -> dict[str, nn.Module]:
     if isinstance(model, torch.fx.GraphModule):
         raise LayerError(
             "the model was made by torch.export or torch.fx and has no layers left to hook: pass the Python model, or "
-            "return the features and pass features=lambda output: ..."
+            f"{CURE}."
         )
     return {bare_name(name): layer for name, layer in model.named_modules()}
 
@@ -83,6 +80,8 @@ def find_layer(model: nn.Module, layer: str | nn.Module) -> tuple[str, nn.Module
             if module is layer:
                 return name, module
         raise LayerError(f"the given {type(layer).__name__} is not part of the model: pass a layer of this model.")
+    if not isinstance(layer, str):
+        raise OptionError(f"layer has type {type(layer).__name__}: pass a layer of the model or its name.")
     if bare_name(layer) not in named:
         near = difflib.get_close_matches(layer, [name for name in named if name], n=3, cutoff=0.0)
         names = ", ".join(map(repr, near)) or "none"
@@ -462,7 +461,7 @@ class ClassifierSource:
     Args:
         model: any module.
         layer: the layer or its name; by default it is found among all linear layers, 1 x 1 convolutions and heads.
-        pool: reduces the input of a given layer that is not the classifier to (B, D).
+        pool: reduces the input of a given layer to (B, D).
     """
 
     def __init__(self, model: nn.Module, layer: str | nn.Module | None = None, pool: Pool | None = None) -> None:
@@ -483,9 +482,12 @@ class ClassifierSource:
 
     @property
     def name(self) -> str:
-        """The name of the layer, or of all layers that were classifiers so far."""
+        """The input of the layer, or of all layers that were classifiers so far."""
         names = list(self._taps) if self.is_named else list(self._calls)
-        return f"layer {', '.join(map(repr, names))}" if names else "the classifier (detected on the first batch)"
+        if names == [""]:
+            return "the input of the model"
+        joined = ", ".join(map(repr, names))
+        return f"the input of layer {joined}" if names else "the input of the classifier (detected on the first batch)"
 
     @property
     def training(self) -> bool:
@@ -508,6 +510,8 @@ class ClassifierSource:
             raise TapError(explain(self, self._taps, output, logits, walk))
         calls = self._unite(walk, names)
         self._finish(names, walk)
+        if self._pool is not None:
+            return deep_rows(walk, logits, target, self._pool, self.name)
         return _classifier_rows(calls, walk, logits, target)
 
     def close(self) -> None:
@@ -585,8 +589,8 @@ class OutputSource:
 
     @property
     def name(self) -> str:
-        """The name of the layer."""
-        return f"the output of layer {self._layer!r}"
+        """The output of the layer."""
+        return f"the output of layer {self._layer!r}" if self._layer else "the output of the model"
 
     @property
     def training(self) -> bool:
@@ -664,7 +668,7 @@ def deep_rows(walk: Walk, logits: Tensor, target: Tensor, pool: Pool | None, nam
     if any(call.inside for call in calls):
         raise TapError(
             f"{name} and these logits are computed in one compiled call, which hides the order of rows: call the "
-            "model uncompiled, or return the features from the model and pass features=lambda output: ..."
+            f"model uncompiled, or {CURE}."
         )
     features = [_as_tensor(call.features, name).to(logits.device) for call in calls]
     order = walk.between()
@@ -755,7 +759,8 @@ def _classifier_rows(calls: Sequence[Call], walk: Walk, logits: Tensor, target: 
         return Rows(routed[0], labels, classes)
     if len(vectors[0]) != count:
         raise FeatureError(
-            f"the classifier has {len(vectors[0])} rows of features and the logits have {count} rows: {CURE}."
+            f"the classifier has {len(vectors[0])} rows of features and the logits have {count} rows: {CURE}, or name "
+            "the layer that outputs them with features='...'."
         )
     return Rows(vectors[0], labels, classes)
 
@@ -812,7 +817,7 @@ def _inputs(features: Any, hooks: Iterable[LayerHook]) -> list[Key]:
 def _as_tensor(features: Any, name: str) -> Tensor:
     if not isinstance(features, Tensor):
         kind = type(features).__name__
-        raise FeatureError(f"{name} is a {kind}, not a tensor: name another layer with layer= or features=.")
+        raise FeatureError(f"{name} has type {kind}, not Tensor: name another layer with layer= or features=.")
     whole: Tensor = features.full_tensor() if hasattr(features, "full_tensor") else features
     return whole
 
@@ -860,7 +865,7 @@ def _explain_graph(
     if COMPILED in seen and any(hook.compiled is not None for hook in hooks):
         return (
             "these logits come from an earlier pass of a compiled model, or were changed inside it: call the criterion "
-            "right after each pass, or return the features from the model and pass features=lambda output: ..."
+            f"right after each pass, or {CURE}."
         )
     if COMPILED in seen:
         return (

@@ -12,7 +12,7 @@ from ..errors import FeatureError, LabelError, OptionError
 BITS, COARSE, FINE = 2, 4, 4096  # bases of the numbers that are sent: blurred, in half and in single precision
 TOLERANCE = {BITS: 0.75, COARSE: 0.1, FINE: 0.02}  # error of a received digit
 GOLDEN = 0.6180339887498949  # multiples of it have fractional parts that differ
-CURE = "return the features from the model and pass features=lambda output: ..."
+CURE = "return the features from the model and pass features=lambda output: output[1]"
 
 Send = Callable[[Tensor], Tensor]
 """Takes one number per row of the logits; returns what every row of a layer's output receives of them, (M, K)."""

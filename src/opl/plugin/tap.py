@@ -73,7 +73,8 @@ class FeatureTap:
             )
         if not isinstance(features, Tensor):
             raise FeatureError(
-                f"layer {self.name} takes a {type(features).__name__}, not a tensor: name another layer with layer=."
+                f"the input of layer {self.name} has type {type(features).__name__}, not Tensor: name another layer "
+                "with layer=."
             )
         return features.flatten(1) if features.ndim == 4 and features.shape[2:] == (1, 1) else features
 

@@ -30,6 +30,23 @@ def test_all_finished_runs_below_a_folder_are_measured_and_one_failure_stops_non
     assert Placement().jobs == 1
 
 
+def test_runs_with_equal_recipe_and_seed_in_two_folders_are_both_measured(tmp_path, monkeypatch, capsys):
+    folders = [RunFolder.of(tmp_path / part, "digits-ce", 0) for part in ("a", "b")]
+    for folder in folders:
+        folder.start({"name": "digits-ce"}, {})
+        folder.finish({"x": torch.zeros(1)}, {})
+    measured = []
+
+    def execute(argv, log):
+        measured.append(argv[1])
+        return 0
+
+    monkeypatch.setattr(local, "Local", lambda parallel, warm: Instant(parallel, execute))
+    assert cli.main(["evaluate", str(tmp_path), "geometry"]) == 0
+    assert sorted(measured) == [str(folder.path) for folder in folders]
+    assert "2 of 2 runs measured" in capsys.readouterr().out
+
+
 def test_wrong_words_for_many_runs_are_found_before_any_is_measured(tmp_path, monkeypatch):
     folder = RunFolder.of(tmp_path, "digits-ce", 0)
     folder.start({"name": "digits-ce"}, {})

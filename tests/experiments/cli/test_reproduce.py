@@ -203,7 +203,7 @@ def test_a_dry_run_without_any_data_asks_no_network(apart, tmp_path, capfd):
     ("cost", "placement", "expected"),
     [
         (30.0, Placement(jobs=2), ["2 runs, about 30 s (2 in parallel)"]),
-        (0.0, Placement(), ["2 runs, estimating time…"]),
+        (0.0, Placement(), ["2 runs, time unknown"]),
         (7200.0, Placement(on="slurm"), ["2 runs, about 4 h 0 min (less if slurm runs several)"]),
     ],
 )

@@ -53,7 +53,7 @@ def test_adding_another_result_needs_the_flag(home, capsys):
     [
         (("add", "nowhere"), "there is no folder nowhere"),
         (("add", "empty"), "there are no runs in empty"),
-        (("write",), "RESULTS.md cannot be read as text"),
+        (("write",), "there is no file RESULTS.md"),
         (("write", "--file", "text.md"), "there is no folder results"),
         (("draw", "figure-6"), "there is no folder results"),
         (("draw", "figure-6", "--records", "empty"), "cannot be drawn without cifar100-search-ce, "),

@@ -5,6 +5,7 @@ import pytest
 from opl.experiments import cli, paper
 from opl.experiments.cli.flags import change_settings
 from opl.experiments.recipe import Recipe
+from opl.experiments.run_folder import RunFolder
 from opl.experiments.settings import to_json
 
 
@@ -28,3 +29,22 @@ def test_dry_run_shows_the_settings_and_the_cost(capfd):
     out = capfd.readouterr().out
     assert '"weight": 0.3' in out
     assert "cost:" in out
+
+
+def test_a_paused_run_stays_paused_until_it_is_trained_without_the_flag(tmp_path, capsys):
+    argv = ["train", "digits-ce", "--scale", "tiny", "--out", str(tmp_path)]
+    folder = RunFolder.of(tmp_path, "digits-ce", 0)
+    for _ in range(2):
+        assert cli.main([*argv, "--until", "2"]) == 0
+        assert "paused after epoch 2: the same command without --until finishes the run" in capsys.readouterr().out
+        assert [record["epoch"] for record in folder.metrics()] == [0, 1]
+    assert cli.main(argv) == 0
+    assert "test/top1" in folder.result()
+
+
+def test_a_run_finished_without_a_test_says_so(tmp_path, capsys):
+    argv = ["train", "digits-ce", "--scale", "tiny", "--epochs", "1", "--out", str(tmp_path)]
+    assert cli.main([*argv, "--no-test"]) == 0
+    assert "test:" not in capsys.readouterr().out
+    assert cli.main(argv) == 0
+    assert "test: none; the run was finished with --no-test" in capsys.readouterr().out

@@ -9,6 +9,7 @@ from opl.errors import OptionError
 from opl.experiments.methods import Composite, OPLVariant
 from opl.experiments.paper.study import ARMS
 from opl.experiments.types import Batch, Output, TaskShape
+from opl.plugin.criterion import STEPS
 
 SHAPE = TaskShape(num_classes=3, feature_dim=4, steps=5, epochs=2)
 VARIANTS = {
@@ -90,13 +91,21 @@ def test_a_ramp_lasts_for_all_steps_of_training():
 
 
 @pytest.mark.filterwarnings("error")
-def test_too_small_gamma_is_warned_about_once():
-    objective = Composite(auxiliary=(OPLVariant(),)).build(SHAPE)
+def test_too_small_gamma_is_warned_about_once_after_the_first_steps():
     record = {"train/gamma": 0.5, "train/gamma_needed": 0.9}
+
+    def trained(gamma=0.5, steps=STEPS):
+        objective, model, given = Composite(auxiliary=(OPLVariant(),)).build(SHAPE), Net(), batch()
+        for _ in range(steps):
+            objective(model, given)
+        objective.after_epoch(model, {**record, "train/gamma": gamma})
+        return objective
+
     with pytest.warns(UserWarning, match=r"gamma was 0.50 on average over this epoch"):
-        objective.after_epoch(Net(), record)
+        objective = trained()
     objective.after_epoch(Net(), record)
-    Composite(auxiliary=(OPLVariant(),)).build(SHAPE).after_epoch(Net(), {**record, "train/gamma": 1.0})
+    trained(gamma=1.0)
+    trained(steps=STEPS - 1)
 
 
 @pytest.mark.parametrize("wrong", [{"rule": "auto"}, {"centered": True}], ids=str)

@@ -119,7 +119,7 @@ class Broken(CrossEntropyOPL):
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path):
     with pytest.raises(DivergedError) as caught:
         run(tiny(method=Broken()), tmp_path)
-    for text in ("epoch 0, step 2", "loss, projection", "entropy", "learning rate"):
+    for text in ("epoch 1, step 3", "loss, projection", "entropy", "learning rate"):
         assert text in str(caught.value)
     assert "not finite" in RunFolder.of(tmp_path, "digits-opl", 0).error()
 

@@ -100,7 +100,7 @@ def test_the_command_prints_in_one_line_how_to_resume(tmp_path, capfd, signum, c
     line = capfd.readouterr().err.splitlines()[-1]
     name = signal.Signals(signum).name
     assert re.fullmatch(
-        rf"opl: stopped by {name} in epoch 1, step \d+ of \d+: the same command resumes from here.", line
+        rf"opl: stopped by {name} in epoch 2, step \d+ of \d+: the same command resumes from here.", line
     )
     assert signal.getsignal(signum) is not None
     assert folder(tmp_path, paper.recipe("digits-opl", "tiny")).error() is None
@@ -118,7 +118,7 @@ def test_a_signal_during_validation_keeps_the_steps_of_the_epoch(tmp_path, monke
 
     run(SMALL, tmp_path / "whole")
     monkeypatch.setattr(module, "validate_part", validate)
-    with pytest.raises(StoppedError, match="epoch 1, step 10 of 10"):
+    with pytest.raises(StoppedError, match="epoch 2, step 10 of 10"):
         run(SMALL, tmp_path / "stopped")
     run(SMALL, tmp_path / "stopped")
     assert content(tmp_path / "stopped", SMALL) == content(tmp_path / "whole", SMALL)
@@ -186,7 +186,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(tmp_path, monkeypatch
     assert result["skipped_steps"] == 2
     assert [record["skipped_steps"] for record in folder(tmp_path / "skip", recipe).metrics()] == [1, 0, 1]
     assert all(torch.isfinite(value).all() for value in folder(tmp_path / "skip", recipe).weights().values())
-    with pytest.raises(DivergedError, match="epoch 0, step 3"):
+    with pytest.raises(DivergedError, match="epoch 1, step 4"):
         run(replace(SMALL, seed=1), tmp_path / "stop")
 
 

@@ -9,7 +9,7 @@ from tyro.conf import Positional
 from ...errors import OplError
 from ..run_folder import RunFolder
 from ..terminal import make_console
-from .flags import Flags, existing_folder
+from .flags import Flags, existing_runs
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Check(Flags):
         """Print one line per damaged file; return 1 if there is any."""
         from rich.progress import Progress
 
-        runs = RunFolder.below(existing_folder(self.folder))
+        runs = existing_runs(self.folder)
         lines = []
         with Progress(console=make_console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
             for run in bar.track(runs, description="verifying"):

@@ -24,6 +24,7 @@ from .help import parser_of
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
+    from ..run_folder import RunFolder
 
 OUT = Path("runs")
 """The folder of runs if `--out` is omitted."""
@@ -73,16 +74,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the usage error as one sentence."""
-        raise OptionError(f"{message}; run {self.prog} --help for all flags.")
+        if match := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message):
+            raise OptionError(did_you_mean(match[1], match[2], re.findall(r"'(.*?)'", match[3])))
+        if match := re.fullmatch(r"argument (\S+): invalid (\w+) value: '(.*)'", message):
+            raise OptionError(f"{match[1]} is {match[3]!r} but must be {KINDS[match[2].upper()]}.")
+        raise OptionError(f"{message}; {self.prog} --help lists all flags.")
 
 
-def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, **options: Any) -> Any:
+def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, lister: str = "", **options: Any) -> Any:
     """Call `tyro.cli` and raise usage errors as `OptionError`, in one sentence.
 
     Args:
         kind: a dataclass.
         argv: the arguments.
         also: a dataclass whose flags the command has too, and reads elsewhere; they are suggested for misspelled flags.
+        lister: the command that lists the flags; by default, the program with --help.
         options: further options of `tyro.cli`.
     """
 
@@ -92,8 +98,10 @@ def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, **options: A
         flags = [] if options.get("return_unknown_args") else [argument for argument in argv if _flag(argument)]
         unknown = [flag for flag in flags if re.sub(r"(?<=[-.])no-", "", _flag(flag)) not in known]
         if unknown:
-            raise OptionError(did_you_mean("flag", unknown[0].partition("=")[0], known, f"{event.prog} --help"))
-        raise OptionError(_explain(event, argv))
+            raise OptionError(
+                did_you_mean("flag", unknown[0].partition("=")[0], known, lister or f"{event.prog} --help")
+            )
+        raise OptionError(_explain(event, argv, lister or f"{event.prog} --help"))
 
     with _parse_errors(fail), plain_output():
         return tyro.cli(kind, args=argv, **options)
@@ -117,19 +125,19 @@ def _flag(argument: str) -> str:
     return argument.partition("=")[0].replace("_", "-") if argument.startswith("--") else ""
 
 
-def _explain(event: Any, argv: Sequence[str]) -> str:
+def _explain(event: Any, argv: Sequence[str], lister: str) -> str:
     """Return the sentence for a usage error, which has the name and the fields of a class in `tyro._errors`."""
     argument = vars(event).get("argument")
     name = argument.display_name() if argument else ""
     match type(event).__name__:
         case "UnrecognizedArgs":
             token = event.tokens[0]
-            return f"unexpected argument {token[:200]!r}: remove it; run {event.prog} --help for all flags."
+            return f"unexpected argument {token[:200]!r}: remove it; {lister} lists all flags."
         case "InvalidChoice":
             return did_you_mean(name if name.startswith("-") else "argument", event.value, event.choices)
         case "MissingArgs":
             names = [missing.arg.display_name().upper() for missing in event.missing_arguments]
-            return f"{event.prog} needs {' and '.join(names)}; run {event.prog} --help."
+            return f"{event.prog} needs {' and '.join(names)}; {lister} explains them."
         case "BadValue" if argument and event.reason == "too_few_values":
             count = argument.lowered.nargs
             return f"{name} needs {'a value' if count == 1 else f'{count} values'}: {argument.lowered.metavar}."
@@ -138,7 +146,7 @@ def _explain(event: Any, argv: Sequence[str]) -> str:
             return f"{name} is {_value_of(name, argv)[:200]!r} but must be {expected}."
         case "InstantiationFailure":
             return str(event.message)
-    return f"usage error ({type(event).__name__}); run {event.prog} --help."
+    return f"usage error ({type(event).__name__}); {lister} lists all flags."
 
 
 def _value_of(name: str, argv: Sequence[str]) -> str:
@@ -181,7 +189,8 @@ def change_settings(default: "Recipe", argv: Sequence[str], command: Any = None)
     from ..settings import FREE, describe_changes, to_json
 
     prog = f"opl {command.__name__.lower() if command else 'train'} {default.name}"
-    changed = read_flags(argv=argv, also=command or TrainFlags, prog=prog, **as_flags(default))
+    lister = f"opl train {default.name} --help-all"
+    changed = read_flags(argv=argv, also=command or TrainFlags, lister=lister, prog=prog, **as_flags(default))
     chosen = Recipe(**_values(changed))
     registered = find_recipe(default.name, default.scale) or default
     changes = describe_changes(to_json(chosen), to_json(registered), FREE)
@@ -268,6 +277,15 @@ def existing_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise OptionError(f"there is no folder {folder}: pass the --out folder of `opl train` or `opl reproduce`.")
     return folder
+
+
+def existing_runs(folder: Path) -> "list[RunFolder]":
+    """Return the runs below a folder that the user named; raise `OptionError` if there are none."""
+    from ..run_folder import RunFolder
+
+    if not (runs := RunFolder.below(existing_folder(folder))):
+        raise OptionError(f"there are no runs in {folder}: pass the --out folder of `opl train` or `opl reproduce`.")
+    return runs
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from .flags import Flags, existing_folder
+from .flags import Flags, existing_runs
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Report(Flags):
         from ..results.runs import read_runs
         from ..tryout.verdict import read_items
 
-        runs = read_runs(existing_folder(self.folder))
+        existing_runs(self.folder)
+        runs = read_runs(self.folder)
         items = {**items_of(run.name for run in runs), **read_items(self.folder)}
         print(write_report(self.folder, items, runs=screen(runs, items.values())))
         return 0

@@ -228,7 +228,7 @@ def _expected_time(jobs: Sequence[Job], placement: Placement) -> str:
     """Describe the expected time, and how many runs are assumed to run in parallel."""
     seconds = seconds_left(jobs, placement.jobs)
     if seconds is None:
-        return "estimating time…"
+        return "time unknown"
     assumed = f"{placement.jobs} in parallel" if placement.on == "local" else f"less if {placement.on} runs several"
     return f"about {format_seconds(seconds)} ({assumed})"
 

@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError, did_you_mean
 from ..files import read_limited
-from .flags import Parser, existing_folder, read_flags
+from .flags import Parser, existing_runs, read_flags
 
 RECORDS, DOCUMENT, PAGES, PLOT = Path("results"), Path("RESULTS.md"), Path("docs/results"), "forest.svg"
 
@@ -30,10 +30,9 @@ class Add:
         from ..results.records import KEPT, add_runs, mark_uncommitted
         from ..results.runs import read_runs
 
-        runs = read_runs(existing_folder(self.folder))
-        if not runs:
-            raise OptionError(f"there are no runs in {self.folder}: pass the --out of `opl train` or `opl reproduce`.")
-        outcomes = add_runs(mark_uncommitted(runs, Path()), self.to, ITEMS.values(), substitute=self.replace)
+        existing_runs(self.folder)
+        runs = mark_uncommitted(read_runs(self.folder), Path())
+        outcomes = add_runs(runs, self.to, ITEMS.values(), substitute=self.replace)
         for outcome in outcomes:
             print(f"{outcome.where}: {outcome.status}" + (f", {outcome.sentence}" if outcome.sentence else ""))
         return 0 if any(outcome.status in KEPT for outcome in outcomes) else 2
@@ -118,6 +117,8 @@ def _read_text(file: Path) -> str:
     try:
         return read_limited(file).decode()
     except (OSError, ValueError) as error:
+        if not file.exists():
+            raise OptionError(f"there is no file {file}: run this in a clone of opl, or pass --file.") from error
         raise OptionError(f"{file} cannot be read as text: choose another file with --file.") from error
 
 

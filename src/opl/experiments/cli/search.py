@@ -1,6 +1,7 @@
 """`opl search RECIPE`: search any settings of a recipe by grid or Optuna, on validation only."""
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from math import prod
@@ -122,7 +123,8 @@ class Search:
         winner = self._build(best[0].flags)
         write_whole(folder / WINNER, (json.dumps(to_json(winner), indent=1) + "\n").encode())
         self._draw(best, importance, space, folder)
-        print(f"written to {folder}: {WINNER}, trials.md, trials.json, trials.pdf, trials.png")
+        print(f"written to {folder}: {WINNER}, trials.md, .json, .pdf and .png")
+        print(f"next: opl train --recipe {shlex.quote(str(folder / WINNER))} tests the winner")
         failed = [trial for trial in trials if trial.outcome == "failed"]
         if failed:
             print(f"{len(failed)} trials failed; see the log of {failed[0].name}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`opl train RECIPE`: one run; every setting of the recipe is a flag."""
 
 import json
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,9 @@ class Train:
                 "opl train needs a recipe, for example: opl train digits-opl; opl recipes lists them, and --recipe "
                 "FILE reads one from a file."
             )
+        for flag, value in {"--until": flags.until, "--wait": flags.wait}.items():
+            if not 0 <= value < math.inf:
+                raise OptionError(f"{flag} is {value} but must be a number of at least 0.")
         chosen = _load(flags.name, flags.scale, flags.recipe, rest)
         return cls(chosen, flags.out, flags.dry_run, flags.until, flags.test, flags.wait, flags.json)
 
@@ -66,7 +70,9 @@ class Train:
             from ..settings import to_json
 
             print(json.dumps(to_json(self.recipe), indent=1))
-            print(f"cost: {cost_of(self.recipe.name) or 'not measured yet'}")
+            if not self.json:
+                cost = "" if self.recipe.scale == "custom" else cost_of(self.recipe.name)
+                print(f"cost: {cost or 'not measured'}")
             return 0
         seconds = seconds_of(self.recipe.name, self.recipe.scale)
         if seconds >= LONG and sys.stderr.isatty():
@@ -75,9 +81,12 @@ class Train:
 
             show_lines([f"one run takes about {format_seconds(seconds)} ({cost_of(self.recipe.name)})"], stderr=True)
         with show_status(f"loading the libraries to train {self.recipe.name}"):
+            from ..training.engine import is_first
             from ..training.run import Part, run
 
         result = run(self.recipe, self.out, Part(self.until, self.test, self.wait))
+        if result is None and self.until and is_first():
+            print(f"paused after epoch {self.until}: the same command without --until finishes the run")
         if result is not None and self.json:
             print(json.dumps(result, indent=1))
         elif result is not None:
@@ -93,9 +102,11 @@ class Train:
             numbers = [PRINTED[key].format(result[f"{part}/{key}"]) for key in PRINTED if f"{part}/{key}" in result]
             if numbers:
                 show_lines([f"{name}: {', '.join(numbers)}"])
+            elif part == "test" and self.test:
+                show_lines(["test: none; the run was finished with --no-test, or the data has no test images"])
         folder = RunFolder.of(self.out, self.recipe.name, self.recipe.seed).path
         epochs, seconds = (result.get(name) or 0 for name in ("epochs", "seconds"))
-        show_lines([f"{epochs} epochs in {seconds:.2f} s, scale {self.recipe.scale}"])
+        show_lines([f"{epochs} epoch{'' if epochs == 1 else 's'} in {seconds:.2f} s, scale {self.recipe.scale}"])
         print(f"run:     {folder}\nnext:    opl report {self.out}\n         opl evaluate {folder} geometry")
 
 

@@ -75,9 +75,9 @@ class Episodes:
         self.copies, self.views = copies, views
         self.rows = [(labels == label).nonzero().flatten() for label in sorted(set(labels.tolist()))]
         if way < 2 or way > len(self.rows):
-            raise OptionError(f"way is {way}: must be 2 to {len(self.rows)}, the number of classes.")
+            raise OptionError(f"way is {way} but must be 2 to {len(self.rows)}, the number of classes.")
         if 0 < views < copies or views < 0:
-            raise OptionError(f"views is {views}: must be 0, or at least the number of copies, {copies}.")
+            raise OptionError(f"views is {views} but must be 0, or at least the number of copies, {copies}.")
         fewest = min(len(rows) for rows in self.rows)
         if fewest < shot + queries:
             raise OptionError(

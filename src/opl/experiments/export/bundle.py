@@ -201,4 +201,4 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
 def check_repository(repository: str) -> None:
     """Raise an error for a name that cannot be a repository."""
     if repository.count("/") != 1 or not all(repository.split("/")):
-        raise OptionError(f"--hub is {repository!r}: must be a repository such as somebody/cifar100-resnet56-opl.")
+        raise OptionError(f"--hub is {repository!r} but must be a repository such as somebody/cifar100-resnet56-opl.")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from ..._ranges import Count, NotNegative
 from ...errors import OptionError
@@ -20,7 +20,7 @@ from ...losses import (
 )
 from ...losses.negative_cam import class_activation_maps
 from ...plugin import FeatureTap
-from ...plugin.criterion import DIAGNOSED, GammaWatch
+from ...plugin.criterion import DIAGNOSED, STEPS, GammaWatch
 from ...schedules import AutoGamma, Ramp
 from ..models.modes import unwrap
 from ..types import Batch, Method, Output, TaskShape
@@ -45,7 +45,7 @@ class OPL:
 
     name: ClassVar[str] = "projection"
     weight: NotNegative = WEIGHT
-    gamma: float = GAMMA
+    gamma: NotNegative = GAMMA
     form: Form = FORM
 
     def build(self, shape: TaskShape) -> Term:
@@ -113,10 +113,11 @@ class ProjectionTerm(Term):
     ) -> None:
         super().__init__()
         self.loss, self.balance, self.label_smoothing = loss, balance, label_smoothing
-        self.watch = GammaWatch()
+        self.watch, self.steps = GammaWatch(), 0
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return the loss unscaled; a balance changes its gradient, not its value."""
+        self.steps += self.training
         features = output.features.view_as(output.features)  # the engine watches the tensor of the model
         projection = self.loss.diagnose(features, batch.labels)
         named = {
@@ -139,9 +140,10 @@ class ProjectionTerm(Term):
         return scaled
 
     def after_epoch(self, record: Mapping[str, Any]) -> None:
-        """Warn, once, if gamma was too small to lower d during the epoch."""
-        if "train/gamma_needed" in record:
-            self.watch.judge(record["train/gamma"], record["train/gamma_needed"], "this epoch")
+        """Warn, once, on the first process, if gamma was too small to lower d in an epoch after the first steps."""
+        first = not is_distributed() or distributed.get_rank() == 0
+        if first and self.steps >= STEPS and "train/gamma_needed" in record:
+            self.watch.judge(record["train/gamma"], record["train/gamma_needed"], "this epoch", "recipe")
 
 
 class FeatureTerm(Term):

@@ -29,7 +29,7 @@ class CrossEntropyOPL(Method):
 
     weight: NotNegative = WEIGHT
     """The paper's lambda."""
-    gamma: float = GAMMA
+    gamma: NotNegative = GAMMA
     """Weight of d relative to s."""
     form: Form = FORM
     """How d is computed; on pooled ReLU features all forms but `squared` give the same value."""

@@ -160,9 +160,9 @@ class DropBlock(StepCounter):
     def __init__(self, rate: float, block: int, ramp: int = 0) -> None:
         super().__init__()
         if not 0 <= rate <= 1:
-            raise OptionError(f"rate is {rate}: must be a fraction of cells between 0 and 1.")
+            raise OptionError(f"rate is {rate} but must be a fraction of cells between 0 and 1.")
         if not 1 <= block < float("inf") or block != int(block):
-            raise OptionError(f"block is {block}: must be the side of the squares, a whole number of at least 1.")
+            raise OptionError(f"block is {block} but must be the side of the squares, a whole number of at least 1.")
         self.rate, self.block, self.ramp = rate, int(block), check_steps("ramp", ramp)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ class ViT(Model):
         check_settings(self, "model.")
         if self.width % (4 * self.heads):
             raise OptionError(
-                f"model.width is {self.width}: must be a multiple of {4 * self.heads} for {self.heads} heads, so that "
-                "heads and positions share the channels evenly."
+                f"model.width is {self.width} but must be a multiple of {4 * self.heads} for {self.heads} heads, so "
+                "that heads and positions share the channels evenly."
             )
         parts: dict[str, nn.Module] = {
             "patches": Patches(channels, self.width, self.patch),

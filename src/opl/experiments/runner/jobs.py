@@ -221,12 +221,13 @@ class MeasureJob(Line):
 
     folder: RunFolder
     argv: tuple[str, ...]
+    out: Path
     log: Path
 
     @property
     def name(self) -> str:
-        """The run, and the arguments after `opl evaluate RUN`."""
-        return " ".join((self.folder.path.parent.name, self.folder.path.name, *self.argv))
+        """The run's folder inside `out`, and the arguments after `opl evaluate RUN`."""
+        return " ".join((*self.folder.path.relative_to(self.out).parts, *self.argv))
 
     def describe(self) -> str:
         """Return one line for a log."""
@@ -287,7 +288,7 @@ def evaluate_all(
         return []
     with own(out, LOGS, wait=executor.patience) as logs:
         for folder, argv in wanted():
-            measure = MeasureJob(folder, argv, logs / f"{len(measures)}.txt")
+            measure = MeasureJob(folder, argv, out, logs / f"{len(measures)}.txt")
             measures[measure.name] = measure
             measure.log.unlink(missing_ok=True)  # left by a process that was killed
             executor.submit(Task(measure.name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))

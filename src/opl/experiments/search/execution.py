@@ -112,8 +112,8 @@ def check_recipe(recipe: "Recipe", prune_at: Sequence[int]) -> None:
     for epoch in prune_at:
         if not 0 < epoch < recipe.epochs or epoch % recipe.eval_every:
             raise OptionError(
-                f"--prune-at is {epoch}: must be a multiple of {recipe.eval_every} (epochs between validations) below "
-                f"{recipe.epochs} (all epochs)."
+                f"--prune-at is {epoch} but must be a multiple of {recipe.eval_every} (epochs between validations) "
+                f"below {recipe.epochs} (all epochs)."
             )
 
 
@@ -167,7 +167,7 @@ def sentences(trials: Sequence[Trial], goal: Goal, importance: Mapping[str, floa
             f"{name} {share:.0%}" for name, share in sorted(importance.items(), key=lambda pair: -pair[1])
         )
         lines.append(f"importance (share of the variance between trials): {shares}")
-    lines.append("the test images were not used; test the winner with opl train --recipe winner.json")
+    lines.append("the test images were not used")
     return lines
 
 

@@ -96,7 +96,7 @@ def fit(
             stop.hold()
             if totals.step:
                 save(trained.state(epoch, totals), None)
-            raise stopped(error.code - 128, f"in epoch {epoch}, step {totals.step} of {data.steps}") from None
+            raise stopped(error.code - 128, f"in epoch {epoch + 1}, step {totals.step} of {data.steps}") from None
         with stop.deferred():
             objective.after_epoch(model, record)
             record["seconds"] = totals.seconds + time.perf_counter() - started
@@ -153,7 +153,7 @@ class _Steps:
             loss = agreed.sums.get("loss", math.nan) / max(1, agreed.images)
             self.watch(epoch, totals.step - 1, agreed.images, loss)
             if agreed.signum:
-                raise stopped(agreed.signum, f"in epoch {epoch}")
+                raise stopped(agreed.signum, f"in epoch {epoch + 1}")
             if agreed.due and totals.step < self.data.steps:
                 self.save(self.trained.state(epoch, totals), None)
                 self.saved = time.monotonic()
@@ -161,7 +161,7 @@ class _Steps:
     def _step(self, epoch: int, first: int, count: int, pieces: Pieces, totals: EpochTotals) -> _Agreement:
         """Take one optimizer step, from `count` mini-batches."""
         last = first + count - 1
-        base, where = epoch * self.data.steps, f"epoch {epoch}, step {last}"
+        base, where = epoch * self.data.steps, f"epoch {epoch + 1}, step {last + 1}"
         totals.rate = self.recipe.optimizer.lr * self.recipe.schedule(base + last, self.data.steps, self.recipe.epochs)
         for group in self.optimizer.param_groups:
             group["lr"] = totals.rate * group["lr_mult"]

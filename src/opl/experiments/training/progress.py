@@ -37,7 +37,8 @@ def announce_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, fir
     resumed = f", resuming after epoch {first}" if first else ""
     sizes = f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images"
     _print(f"{sizes}, {recipe.data.num_classes:,} classes")
-    _print(f"{weights:,} weights, {recipe.epochs} epochs of {steps:,} steps{resumed}")
+    epochs = f"{recipe.epochs} epoch{'' if recipe.epochs == 1 else 's'}"
+    _print(f"{weights:,} weights, {epochs} of {steps:,} steps{resumed}")
 
 
 def _is_terminal() -> bool:

@@ -181,6 +181,8 @@ class _Training:
 
     def run(self) -> dict[str, Any]:
         """Train, test, and complete the run folder."""
+        if 0 < self.part.until <= self.first:
+            raise Pause
         self.fabric.barrier()
         if self.fabric.is_global_zero:
             self._open()
@@ -249,8 +251,8 @@ class _Training:
             self.folder.save({**state, "best": self.best, "start": self.start, "records": self.records})
             if record is not None:
                 self._report(record)
-        if record is not None and self.first < self.part.until <= state["epoch"]:
-            raise Pause(f"paused after epoch {state['epoch']}.")
+        if record is not None and 0 < self.part.until <= state["epoch"]:
+            raise Pause
 
     def _record(self, state: dict[str, Any], record: EpochRecord) -> None:
         """Complete the record of an epoch and write it; keep the weights if they are the best so far."""

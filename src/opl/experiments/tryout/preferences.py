@@ -42,7 +42,7 @@ class Preferences:
     """Peak learning rate; with pretrained weights, of all layers but the classifier. 0: by the batch size."""
     weight: NotNegative | None = None
     """The weight of OPL, the paper's lambda; by default 1, as in the paper."""
-    gamma: float | None = None
+    gamma: NotNegative | None = None
     """The weight of d in OPL; by default 0.5, as in the paper."""
     flip: Fraction | None = None
     """Probability of a horizontal flip; default 0.5 for color, 0 for gray images, which may be text."""
