@@ -38,7 +38,7 @@ def test_settings_are_grouped_by_task_with_the_mean_of_each_task_below():
 
 def test_numbers_are_those_of_the_summary_and_positions_are_linear():
     text = draw_effects(SETTINGS, ITEMS)
-    classification = [SETTINGS[0], SETTINGS[2]]
+    classification = (SETTINGS[0], SETTINGS[2])
     effects = [*measure_effects(classification), summarize_task("classification", classification).effect]
     for effect in effects:
         assert f">{effect.mean:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]<" in text
