@@ -36,7 +36,7 @@ def test_a_paused_run_stays_paused_until_it_is_trained_without_the_flag(tmp_path
     folder = RunFolder.of(tmp_path, "digits-ce", 0)
     for _ in range(2):
         assert cli.main([*argv, "--until", "2"]) == 0
-        assert "paused after epoch 2: the same command without --until finishes the run" in capsys.readouterr().out
+        assert "paused: epoch 2 is done; the same command without --until finishes the run" in capsys.readouterr().out
         assert [record["epoch"] for record in folder.metrics()] == [0, 1]
     assert cli.main(argv) == 0
     assert "test/top1" in folder.result()

@@ -86,7 +86,7 @@ class Train:
 
         result = run(self.recipe, self.out, Part(self.until, self.test, self.wait))
         if result is None and self.until and is_first():
-            print(f"paused after epoch {self.until}: the same command without --until finishes the run")
+            print(f"paused: epoch {self.until} is done; the same command without --until finishes the run")
         if result is not None and self.json:
             print(json.dumps(result, indent=1))
         elif result is not None:

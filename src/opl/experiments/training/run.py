@@ -182,7 +182,7 @@ class _Training:
     def run(self) -> dict[str, Any]:
         """Train, test, and complete the run folder."""
         if 0 < self.part.until <= self.first:
-            raise Pause
+            raise Pause(f"epoch {self.part.until} is done")
         self.fabric.barrier()
         if self.fabric.is_global_zero:
             self._open()
@@ -252,7 +252,7 @@ class _Training:
             if record is not None:
                 self._report(record)
         if record is not None and 0 < self.part.until <= state["epoch"]:
-            raise Pause
+            raise Pause(f"epoch {self.part.until} is done")
 
     def _record(self, state: dict[str, Any], record: EpochRecord) -> None:
         """Complete the record of an epoch and write it; keep the weights if they are the best so far."""
